@@ -9,6 +9,25 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
+// A page is a BlockchainBlocksConnection with its PageInfo.
+type page struct {
+	blocks               blocklog.List[Block]
+	suffixed             []suffixedBlock // the blocks with their suffix; nil if the chain has no epoch
+	suffix               string
+	hasNext, hasPrevious bool
+}
+
+type edges page
+
+func (e *edges) Len() int { return e.blocks.Len() }
+
+func (e *edges) At(i int) any {
+	if e.suffixed != nil {
+		return &e.suffixed[i]
+	}
+	return e.blocks.At(i)
+}
+
 // A pageQuery is a BlocksQuery without pointers. It is comparable, and needs no memory of its own if the page comes
 // from the window.
 type pageQuery struct {
@@ -37,7 +56,8 @@ func (r *resolvers) read(
 	if c.isBusy() {
 		return blocklog.List[Block]{}, blocklog.Window[Block]{}, errBusy
 	}
-	w := r.recent.Window()
+	ch := r.chainOf(c)
+	w := ch.blocks.Window()
 	if blocks, ok := within(&w, &q); ok {
 		return blocks, w, nil
 	}
@@ -45,32 +65,32 @@ func (r *resolvers) read(
 		c.stored = true
 	}
 	if !w.Live {
-		r.recent.Start()
+		ch.blocks.Start()
 	}
-	blocks, err := r.readStored(ctx, q, w.Reached)
+	blocks, err := r.readStored(ctx, ch, q, w.Reached)
 	if err != nil {
 		return blocklog.List[Block]{}, blocklog.Window[Block]{}, c.noteBusy(err)
 	}
 	return blocklog.ListOf(blocks), blocklog.Window[Block]{}, nil
 }
 
-// readStored returns a page from the Backend. Concurrent identical reads share one Backend call. seen is the cursor of
-// the newest block that clients have seen.
-func (r *resolvers) readStored(ctx context.Context, q pageQuery, seen string) ([]Block, error) {
+// readStored returns a page of chain ch from the Backend. Concurrent identical reads share one Backend call. seen is
+// the cursor of the newest block that clients have seen.
+func (r *resolvers) readStored(ctx context.Context, ch *chain, q pageQuery, seen string) ([]Block, error) {
 	ctx, cancel := r.deadline(ctx) // each caller has its own deadline, even if callers share a Backend call
 	defer cancel()
-	blocks, err := r.reads.Do(ctx, reading{q, seen}, func(shared context.Context) ([]Block, error) {
+	blocks, err := ch.reads.Do(ctx, reading{q, seen}, func(shared context.Context) ([]Block, error) {
 		if err := r.acquire(shared); err != nil {
 			return nil, err
 		}
 		defer r.release()
-		return r.page(r.reading(shared, ctx), q.forBackend())
+		return r.page(r.reading(shared, ctx), ch, q.forBackend())
 	})
 	if err != nil {
 		return nil, r.explain(ctx, err)
 	}
 	if len(blocks) > 0 {
-		r.recent.Observed(string(blocks[len(blocks)-1].Cursor))
+		ch.blocks.Observed(string(blocks[len(blocks)-1].Cursor))
 	}
 	return blocks, nil
 }
@@ -107,36 +127,34 @@ func within(w *blocklog.Window[Block], q *pageQuery) (page blocklog.List[Block],
 	return page.Slice(from, to), whole
 }
 
-// page reads a page from the Backend and translates the Backend's errors into errors of the API.
-func (r *resolvers) page(ctx context.Context, q BlocksQuery) ([]Block, error) {
+// page reads a page of chain c from the Backend and translates the Backend's errors into errors of the API.
+func (r *resolvers) page(ctx context.Context, c *chain, q BlocksQuery) ([]Block, error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	if !printable(q.After) || !printable(q.Before) {
 		return nil, badInput("Invalid cursor")
 	}
 	blocks, err := r.backend.Blocks(ctx, q)
-	if err == nil {
-		err = checkCursors(blocks...)
-	}
+	err = r.chains.verify(c, err, blocks...)
 	switch {
 	case errors.Is(err, ErrBadCursor):
 		return nil, badInput("Invalid cursor")
 	case errors.Is(err, ErrCursorTooOld):
 		oldest, err := r.backend.Blocks(ctx, BlocksQuery{First: 1})
-		if err = errors.Join(err, checkCursors(oldest...)); err != nil {
+		if err = r.chains.verify(c, err, oldest...); err != nil {
 			return nil, r.explain(ctx, err)
 		}
-		return nil, tooOld(blocklog.ListOf(oldest))
+		return nil, c.tooOld(blocklog.ListOf(oldest))
 	case err != nil:
 		return nil, r.explain(ctx, err)
 	}
 	return blocks, nil
 }
 
-func tooOld(oldest blocklog.List[Block]) *plan.Error {
+func (c *chain) tooOld(oldest blocklog.List[Block]) *plan.Error {
 	e := &plan.Error{Message: "The blocks after this cursor are no longer kept.", Code: codeCursorTooOld}
 	if oldest.Len() > 0 {
-		e.Details = map[string]string{"oldest": string(oldest.At(0).Cursor)}
+		e.Details = map[string]string{"oldest": c.cursor(string(oldest.At(0).Cursor), 0)}
 	}
 	return e
 }

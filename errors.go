@@ -25,6 +25,7 @@ const (
 	codeCursorTooOld      = "CURSOR_TOO_OLD"
 	codeStreamGap         = "STREAM_GAP"
 	codeLookup            = "LOOKUP_NOT_SUPPORTED"
+	codeEpochChanged      = "EPOCH_CHANGED"
 	codeUnavailable       = "SERVICE_UNAVAILABLE"
 	codeRateLimited       = "RATE_LIMITED"
 	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"

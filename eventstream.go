@@ -106,12 +106,16 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 	case s.credentials.Err() != nil:
 		return s.endFor(gqlws.ErrExpired, &plan.Error{Message: "Session expired", Code: codeUnavailable})
 	}
-	id, response, err := s.next()
+	response, err := s.next()
 	var end *ending
 	if errors.As(err, &end) {
 		return s.end(end)
 	}
-	return gqlsse.Event{ID: id, Data: response}, err
+	e := gqlsse.Event{Data: response}
+	if response != nil {
+		e.ID = s.id()
+	}
+	return e, err
 }
 
 // leave closes the stream. why is the failure of the connection; it is ignored if the Handler ended the stream.

@@ -186,6 +186,7 @@ func (h *Handler) execute(
 	cacheable := r.Method != http.MethodPost && media != gqlhttp.EventStream
 	if cacheable {
 		f = h.fresh(op, media, by.project)
+		x.call.chain = f.chain
 		if final, known := f.known(r.Header); known {
 			work.leave()
 			h.notModified(w, f, final)

@@ -27,8 +27,11 @@ func (h *Handler) Retained() (count, bytes int) {
 	return h.subscriptionQuota.count, h.subscriptionQuota.bytes
 }
 
+// Checksum returns the checksum of a mark.
+func Checksum(text string) string { return sumOf(text) }
+
 // ShareGroups returns the number of evaluations per new block.
-func (h *Handler) ShareGroups() int { return h.blocks.Stats().Groups }
+func (h *Handler) ShareGroups() int { return h.chains.current().blocks.Stats().Groups }
 
 // EventStreams returns the number of open event streams.
 func (h *Handler) EventStreams() int { return h.streams.Staying() }

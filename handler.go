@@ -3,11 +3,9 @@ package chaingql
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,14 +37,13 @@ type Handler struct {
 	origins              gqlhttp.Origins
 	schema               *plan.Schema
 	plans                *plan.Cache
-	blocks               *blocklog.Log[Block]
+	chains               *chains
 	sockets              *gqlws.Server
 	requests             *xsync.Gate // requests in progress, from the body to the response
 	slots                *xsync.Gate // the slots of Limits.Requests
 	bodies, responses    *budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
-	id                   string      // part of the cursors that the Handler marks
 	subscriptionQuota    subscriptionQuota
 	trusted              trusted
 	events               events
@@ -58,9 +55,9 @@ type Handler struct {
 	draining             atomic.Pointer[time.Time] // when Drain or Shutdown was called first; nil before that
 }
 
-// New returns a Handler that serves b. The Handler does not call b until the first request that needs data. opts may be
-// nil. New copies the options. It panics if b is nil or an option is invalid, because that is a mistake in the host's
-// code.
+// New returns a Handler that serves b. Except for Epoch, the Handler calls no method of b until the first request that
+// needs data. opts may be nil. New copies the options. It panics if b is nil or an option is invalid, because that is a
+// mistake in the host's code.
 func New(b Backend, opts *Options) *Handler {
 	if b == nil {
 		panic("chaingql: New: Backend is nil")
@@ -101,10 +98,13 @@ func New(b Backend, opts *Options) *Handler {
 	if l.InFlight > 0 {
 		resolve.slots = make(chan struct{}, l.InFlight)
 	}
-	resolve.reads.JoinWithin, resolve.lookups.JoinWithin = l.BackendTimeout/2, l.BackendTimeout/2
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
-	h.blocks = blocklog.New(source(resolve), h.logOptions(resolve))
-	resolve.recent = h.blocks
+	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
+		c.reads.JoinWithin, c.lookups.JoinWithin = l.BackendTimeout/2, l.BackendTimeout/2
+		return blocklog.New(source(resolve, c), h.logOptions(c, down))
+	}
+	h.chains = newChains(b, h.opts.Logger, h.events.failed, open)
+	resolve.chains = h.chains
 	table, err := h.opts.Schema.addTo(schemaTable(resolve), resolve)
 	if err != nil {
 		panic("chaingql: New: " + err.Error())
@@ -114,7 +114,6 @@ func New(b Backend, opts *Options) *Handler {
 		panic("chaingql: New: " + err.Error()) // the host's types are invalid: tests check the built-in ones
 	}
 	h.schema = schema
-	h.id = strings.ToLower(rand.Text()[:handlerSize])
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.maskIn, h.events.limit)
 	h.bodies, h.responses = newBudget(l.PendingBodyBytes), newBudget(l.PendingResponseBytes)
@@ -278,7 +277,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	streams := make(chan error, 1)
 	go func() { streams <- h.streams.Close(ctx) }()
 	ended := []error{h.sockets.Shutdown(ctx), <-streams} // before queries are refused
-	for _, err := range append(ended, h.requests.Close(ctx), h.hostStreams.Close(ctx), h.blocks.Close(ctx)) {
+	for _, err := range append(ended, h.requests.Close(ctx), h.hostStreams.Close(ctx), h.chains.close(ctx)) {
 		if err != nil {
 			return fmt.Errorf("chaingql: Shutdown: %w", err) // all errors have the same cause
 		}

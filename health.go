@@ -60,9 +60,10 @@ type Health struct {
 // one began less than a second ago. Health makes h follow the Backend, as the first query does, so that an instance
 // becomes ready without a client.
 func (h *Handler) Health(ctx context.Context) Health {
-	h.blocks.Start()
+	blocks := h.chains.current().blocks
+	blocks.Start()
 	checked, backendErr := h.backendCheck.result(ctx)
-	source, w := h.blocks.State(), h.blocks.Window()
+	source, w := blocks.State(), blocks.Window()
 	_, interval := newest(w, head{workchain: masterchain, balance: true})
 	s := Health{
 		SourceLive: source.Live, SourceSince: source.Since, SourceErr: source.Err,

@@ -58,9 +58,10 @@ type Hooks struct {
 	BlockDelivered func(ctx context.Context, d Delivery)
 
 	// SourceFailed is called each time Follow ends or cannot start. The Handler calls Follow again after wait.
-	// SourceFailed is also called in two other cases, with a wait of 0. If Follow has yielded nothing for
-	// Options.StallTimeout, err is ErrSourceStalled. If Follow skipped blocks that Blocks does not have either, err is
-	// ErrGap; Follow continues then, so SourceRecovered is not called afterwards.
+	// SourceFailed is also called in three other cases, with a wait of 0. If Follow has yielded nothing for
+	// Options.StallTimeout, err is ErrSourceStalled. If the chain was replaced, err is ErrChainReplaced. If Follow
+	// skipped blocks that Blocks does not have either, err is ErrGap; Follow continues then, so SourceRecovered is not
+	// called afterwards.
 	SourceFailed func(err error, wait time.Duration)
 
 	// SourceRecovered is called when the first block arrives after a failure or a stall. down is the time since the

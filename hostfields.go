@@ -218,25 +218,27 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake func(), fiel
 	return nil
 }
 
-func (f *hostStream) next() (id string, response []byte, err error) {
+func (f *hostStream) next() (response []byte, err error) {
 	select {
 	case response, ok := <-f.responses:
 		switch {
 		case ok:
 			f.quota.release(cap(response))
 			f.observed.handed()
-			return "", response, nil
+			return response, nil
 		case f.failed == nil:
-			return "", nil, io.EOF
+			return nil, io.EOF
 		}
 		if f.cause = errors.New(f.failed.Message); f.failed.Limit != "" {
 			f.cause = fmt.Errorf("%w: %w", gqlws.ErrRefused, f.cause)
 		}
-		return "", nil, &ending{err: f.failed}
+		return nil, &ending{err: f.failed}
 	default:
-		return "", nil, nil
+		return nil, nil
 	}
 }
+
+func (f *hostStream) id() string { return "" }
 
 func (f *hostStream) cursor() string { return "" }
 

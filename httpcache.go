@@ -32,10 +32,18 @@ var (
 	ofAllBlocks = func(plan.Args) any { return head{all: true, blocks: true} }
 )
 
-// ofItsBlocks returns the head that a page depends on.
-func ofItsBlocks(args plan.Args) any {
+// ofItsBlocks returns the head that a page depends on. If the chain has an epoch, a page between cursors without it, or
+// between numbers, is never final, because a cache would keep the page after the chain was replaced.
+func (r *resolvers) ofItsBlocks(args plan.Args) any {
 	bounded := args[argAfter] != nil || args[argBefore] != nil || args[argMasterRange] != nil
 	on := head{all: true, blocks: true, page: bounded}
+	if suffix := r.chains.current().suffix; suffix != "" {
+		on.page = bounded && args[argMasterRange] == nil
+		for _, arg := range []int{argAfter, argBefore} {
+			cursor, ok := args[arg].(string)
+			on.page = on.page && (!ok || strings.Contains(cursor, suffix))
+		}
+	}
 	if workchain, ok := args[argWorkchain].(int); ok {
 		on.workchain, on.all = int32(workchain), false
 	}
@@ -56,7 +64,7 @@ func settled(w blocklog.Window[Block], end Cursor) bool {
 // window shows that it is complete. A page from the Backend is not final, because it may have a gap that is filled
 // later. A page that starts with the oldest block is not final, because that block may be pruned, or older ones may
 // still arrive.
-func (r *resolvers) final(q *pageQuery, blocks *blocklog.List[Block], more bool, w blocklog.Window[Block]) bool {
+func (c *chain) final(q *pageQuery, blocks *blocklog.List[Block], more bool, w blocklog.Window[Block]) bool {
 	if q.after == "" && (q.first > 0 || !more) {
 		return false
 	}
@@ -71,7 +79,7 @@ func (r *resolvers) final(q *pageQuery, blocks *blocklog.List[Block], more bool,
 	if q.in.ByWorkchain {
 		workchain = &q.in.Workchain
 	}
-	return end != "" && settled(w, end) && r.recent.Complete(w, workchain, string(begin), string(end))
+	return end != "" && settled(w, end) && c.blocks.Complete(w, workchain, string(begin), string(end))
 }
 
 // A freshness contains the cache headers that a response to GET or QUERY may have.
@@ -85,13 +93,15 @@ type freshness struct {
 	reached          string        // the window's Reached when the tags were computed
 	gaps             uint64        // the window's Gaps when the tags were computed
 	static           bool          // the response depends on nothing but the service itself
+	chain            *chain        // the chain on which the tags depend
 }
 
 // fresh returns the freshness of an operation. It is called before the operation runs, so the data that the operation
 // reads cannot be older than the tags.
 func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
-	w := h.blocks.Window()
-	f := freshness{public: h.open(project), static: true, reached: w.Reached, gaps: w.Gaps}
+	c := h.chains.current()
+	w := c.blocks.Window()
+	f := freshness{public: h.open(project), static: true, reached: w.Reached, gaps: w.Gaps, chain: c}
 	mayLast := true
 	var heads strings.Builder
 	var known head
@@ -99,7 +109,7 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	for what := range op.Depends() {
 		on, ok := what.(head)
 		if !ok {
-			return freshness{} // anything may have changed
+			return freshness{chain: c} // anything may have changed
 		}
 		mayLast, blocks = mayLast && on.page, blocks || on.blocks
 		if on.page = false; !f.static && on == known {
@@ -114,13 +124,13 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 		}
 		f.static = false
 	}
-	sum := sha256.Sum256(op.Identity([]byte(h.edition + media + " ")))
+	sum := sha256.Sum256(op.Identity([]byte(h.edition + media + c.suffix + " ")))
 	identity := hex.EncodeToString(sum[:16])
 	if mayLast {
 		f.lasting = `"` + identity + `"`
 	}
 	if blocks { // a repaired gap changes them; each process counts its own gaps
-		fmt.Fprint(&heads, h.id, " ", w.Gaps)
+		fmt.Fprint(&heads, c.id, " ", w.Gaps)
 	}
 	if w.Live && !f.static {
 		sum := sha256.Sum256([]byte(heads.String()))
@@ -133,7 +143,8 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 // response may be from before or after that block, but a tag must identify one response. The lasting tag is not
 // affected.
 func (h *Handler) recheck(f *freshness, op *plan.Bound, media, project string) {
-	if w := h.blocks.Window(); w.Reached == f.reached && w.Gaps == f.gaps {
+	c := h.chains.current()
+	if w := c.blocks.Window(); c == f.chain && w.Reached == f.reached && w.Gaps == f.gaps {
 		return
 	}
 	if now := h.fresh(op, media, project); now.passing != f.passing {

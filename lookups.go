@@ -71,7 +71,8 @@ func (l *lookup) within(w *blocklog.Window[Block]) *Block {
 // Backend. If the block exists, it is after the given cursor, so if the window begins there or earlier, no call is
 // needed to know that it does not exist.
 func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (*Block, error) {
-	w := r.recent.Window()
+	ch := r.chainOf(c)
+	w := ch.blocks.Window()
 	get := r.lookupCall(l)
 	switch b := l.within(&w); {
 	case b != nil:
@@ -83,22 +84,22 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 	case c.isBusy():
 		return nil, errBusy
 	case !w.Live:
-		r.recent.Start()
+		ch.blocks.Start()
 	}
 	ctx, cancel := r.deadline(ctx) // as in read
 	defer cancel()
-	b, err := r.lookups.Do(ctx, sharedLookup{l, w.Reached}, func(shared context.Context) (*Block, error) {
+	b, err := ch.lookups.Do(ctx, sharedLookup{l, w.Reached}, func(shared context.Context) (*Block, error) {
 		if err := r.acquire(shared); err != nil {
 			return nil, err
 		}
 		defer r.release()
-		return r.lookUp(r.reading(shared, ctx), l, get)
+		return r.lookUp(r.reading(shared, ctx), ch, l, get)
 	})
 	if err != nil {
 		return nil, c.noteBusy(r.explain(ctx, err))
 	}
 	if b != nil {
-		r.recent.Observed(string(b.Cursor))
+		ch.blocks.Observed(string(b.Cursor))
 	} else if c != nil {
 		c.stored = true
 	}
@@ -122,19 +123,18 @@ func (r *resolvers) lookupCall(l lookup) func(context.Context) (Block, error) {
 
 // lookUp makes a call of the Backend and checks its result.
 func (r *resolvers) lookUp(
-	ctx context.Context, l lookup, get func(context.Context) (Block, error),
+	ctx context.Context, c *chain, l lookup, get func(context.Context) (Block, error),
 ) (*Block, error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	b, err := get(ctx)
+	err = r.chains.verify(c, err, b)
 	switch {
 	case errors.Is(err, ErrBlockNotFound):
 		return nil, nil
 	case err == nil && !l.matches(&b):
 		err = fmt.Errorf("chaingql: Backend returned block %d of shard %016x in workchain %d, which was not requested",
 			b.SeqNo, b.Shard, b.Workchain)
-	case err == nil:
-		err = checkCursors(b)
 	}
 	if err != nil {
 		return nil, r.explain(ctx, err)
@@ -169,7 +169,7 @@ func (r *resolvers) block(ctx context.Context, src any, args plan.Args) (any, er
 	if err != nil {
 		return nil, err
 	}
-	c, _ := src.(*call)
+	c := callOf(src)
 	return c.found(r.find(ctx, c, lookup{by: byHash, hash: hash}, ""))
 }
 
@@ -194,7 +194,7 @@ func (r *resolvers) blockBySeqNo(ctx context.Context, src any, args plan.Args) (
 	if err != nil {
 		return nil, err
 	}
-	c, _ := src.(*call)
+	c := callOf(src)
 	n := args[argNumberSeqNo].(float64)
 	if n != float64(uint32(n)) { // no block has such a number
 		return c.found(nil, nil)
@@ -215,6 +215,12 @@ func parseHash(s string) (h Hash, err error) {
 }
 
 func lookupCost(plan.Args) plan.Cost { return plan.Cost{Calls: 1, Blocks: 1} }
+
+// ofItsNumber is like ofOneBlock, for a block that is found by number. If the chain has an epoch, the block is never
+// final, because another chain has another block with this number.
+func (r *resolvers) ofItsNumber(plan.Args) any {
+	return head{all: true, blocks: true, page: r.chains.current().suffix == ""}
+}
 
 // ofOneBlock returns the head that a single block depends on: nothing once it is found, and otherwise all blocks.
 func ofOneBlock(plan.Args) any { return head{all: true, blocks: true, page: true} }

@@ -76,7 +76,7 @@ func (r *resolvers) master(ctx context.Context, c *call, number int64) (*Block, 
 	if err != nil {
 		return nil, err
 	}
-	return nil, tooOld(oldest)
+	return nil, r.chainOf(c).tooOld(oldest)
 }
 
 // with returns a list with one more block.

@@ -31,7 +31,7 @@ func (r *resolvers) neighbors(
 	if err != nil {
 		return nil, err
 	}
-	c, _ := src.(*call)
+	c := callOf(src)
 	b, err := r.find(ctx, c, lookup{by: byHash, hash: hash}, "")
 	if err != nil {
 		return nil, err

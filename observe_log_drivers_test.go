@@ -110,6 +110,12 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		h, _ := newLoggedHandler(t, log, memchain.New(), chaingql.Options{Authorizer: chaingql.StaticProjects{}})
 		query(h, "{info{version}}", nil)
 	},
+	"chaingql: chain replaced": func(t *testing.T, log *slog.Logger) {
+		chain := memchain.New()
+		h, _ := newLoggedHandler(t, log, chain, chaingql.Options{})
+		chain.Replace("one")
+		query(h, "{blockchain{blocks{pageInfo{endCursor}}}}", nil)
+	},
 	"chaingql: event stream cut": func(t *testing.T, log *slog.Logger) {
 		_, n := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 		n.wire(t).post("/demo/graphql", `{"query":"`+allBlocks+`"}`, len(allBlocks)+12, "Accept: text/event-stream")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/big"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
@@ -24,23 +23,19 @@ type resolvers struct {
 	times     TimeIndex
 	endpoints []string
 	timeout   time.Duration // of one Backend call
-	recent    *blocklog.Log[Block]
-	reads     xsync.Group[reading, []Block]
-	lookups   xsync.Group[sharedLookup, *Block]
+	chains    *chains
 	slots     chan struct{} // semaphore of Limits.InFlight; nil means no limit
 
 	// limit reports that a limit was hit; reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
 	reading func(ctx, asker context.Context) context.Context
-
-	// down is the start of the current failure or stall; nil if there is none.
-	down atomic.Pointer[time.Time]
 }
 
 // A call is the source of the Query type. It holds the state of one query, and is used by one goroutine.
 type call struct {
 	host, path string // of the request
 	op         *plan.Bound
+	chain      *chain              // the chain from which the query reads all its blocks; nil before the first read
 	first      account             // the first account in the query; most queries have no other
 	page       page                // the first page in the query; most queries have no other
 	balances   map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
@@ -78,17 +73,6 @@ type info struct {
 	latency        time.Duration
 	endpoints      []string
 }
-
-// A page is a BlockchainBlocksConnection with its PageInfo.
-type page struct {
-	blocks               blocklog.List[Block]
-	hasNext, hasPrevious bool
-}
-
-type edges page
-
-func (e *edges) Len() int     { return e.blocks.Len() }
-func (e *edges) At(i int) any { return e.blocks.At(i) }
 
 func badInput(format string, args ...any) error {
 	return &plan.Error{Message: fmt.Sprintf(format, args...), Code: plan.CodeInput}
@@ -149,7 +133,11 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	if err != nil {
 		return nil, err
 	}
-	c, _ := src.(*call)
+	c := callOf(src)
+	ch := r.chainOf(c)
+	if err := ch.parseBounds(&q); err != nil {
+		return nil, err
+	}
 	last, empty, err := r.narrow(ctx, c, &q, args[argMasterRange])
 	switch {
 	case err != nil:
@@ -180,7 +168,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	}
 	n := blocks.Len()
 	if c != nil && c.lasting {
-		c.lasting = r.final(&q, &blocks, n > size, w)
+		c.lasting = ch.final(&q, &blocks, n > size, w)
 	}
 	switch {
 	case n <= size:
@@ -190,6 +178,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	default:
 		p.blocks, p.hasPrevious = blocks.Slice(n-size, n), true
 	}
+	p.addSuffixes(ch)
 	return p, nil
 }
 
@@ -209,7 +198,7 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 }
 
 // pageQueryOf checks the arguments of the field blocks and returns the query for the page. Its first or last is at most
-// pageSize.
+// pageSize. Its cursors are those of the client, for [chain.parseBounds].
 func pageQueryOf(args plan.Args) (pageQuery, error) {
 	var q pageQuery
 	if n, ok := args[argWorkchain].(int); ok {
@@ -226,7 +215,7 @@ func pageQueryOf(args plan.Args) (pageQuery, error) {
 	last, isLast := args[argLast].(int)
 	after, isAfter := args[argAfter].(string)
 	before, isBefore := args[argBefore].(string)
-	q.after, q.before = plainCursor(after), plainCursor(before)
+	q.after, q.before = Cursor(after), Cursor(before)
 	switch {
 	case isFirst && isLast:
 		return q, badInput(`"first" and "last" shouldn't be used simultaneously`)
@@ -265,6 +254,7 @@ func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard)
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	c, _ := src.(*call)
 	q := pageQuery{in: blocklog.Filter{ByWorkchain: true, Workchain: masterchain}, last: paceBlocks}
+	ch := r.chainOf(c)
 	blocks, _, err := r.read(ctx, c, q)
 	if err != nil {
 		return nil, err
@@ -281,10 +271,10 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 	// If the newest block came late, its arrival counts instead of its time. During a failure or a stall of Follow, the
 	// data cannot be fresher than at its beginning, even if the Backend has newer blocks.
 	fresh := i.lastBlock
-	if heard := r.recent.Window().Arrived; heard.After(fresh) {
+	if heard := ch.blocks.Window().Arrived; heard.After(fresh) {
 		fresh = heard
 	}
-	if down := r.down.Load(); down != nil && down.Before(fresh) {
+	if down := ch.down.Load(); down != nil && down.Before(fresh) {
 		fresh = *down
 	}
 	usual := time.Duration(0)

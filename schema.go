@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -38,7 +39,7 @@ func schemaTable(r *resolvers) []plan.Type {
 			{Name: "blocks", Type: "BlockchainBlocksConnection",
 				Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where " +
 					"after is given, else the last 50.",
-				Resolve: r.blocks, Cost: blocksCost, Depends: ofItsBlocks, Args: []plan.Arg{
+				Resolve: r.blocks, Cost: blocksCost, Depends: r.ofItsBlocks, Args: []plan.Arg{
 					{Name: "workchain", Type: "Int", Desc: "Blocks of this workchain only; -1 is the masterchain."},
 					{Name: "shard", Type: "String", Desc: "Blocks of this shard only: 16 hex digits, compared whole."},
 					{Name: "first", Type: "Int", Desc: "This many blocks from the low end."},
@@ -55,7 +56,7 @@ func schemaTable(r *resolvers) []plan.Type {
 				Resolve: r.block, Cost: lookupCost, Depends: ofOneBlock, Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "block_by_seq_no", Type: "BlockchainBlock",
 				Desc:    "The block with this number in this shard; null if it is not stored.",
-				Resolve: r.blockBySeqNo, Cost: lookupCost, Depends: ofOneBlock, Args: []plan.Arg{
+				Resolve: r.blockBySeqNo, Cost: lookupCost, Depends: r.ofItsNumber, Args: []plan.Arg{
 					{Name: "workchain", Type: "Int!", Desc: "The block's workchain; -1 is the masterchain."},
 					{Name: "shard", Type: "String",
 						Desc: "The block's shard: 16 hex digits, compared whole. Required, unless thread is set."},
@@ -133,11 +134,11 @@ func schemaTable(r *resolvers) []plan.Type {
 		}},
 		pageInfoType,
 		{Kind: ast.Object, Name: "BlockchainBlock", Desc: "A block.", Interfaces: []string{"Node"},
-			Is: func(v any) bool { _, ok := v.(*Block); return ok },
+			Is: isBlock,
 			Fields: append([]plan.Field{
 				{Name: "id", Type: "ID!", Desc: `"block/" and the hash.`, Append: func(dst []byte, src any) []byte {
 					dst = append(dst, `"block/`...)
-					return append(src.(*Block).Hash.append(dst), '"')
+					return append(blockOf(src).Hash.append(dst), '"')
 				}},
 				{Name: "hash", Type: "String", Desc: "The block's hash: 64 lower-case hex digits.", Append: appendHash},
 			}, blockFields...)},
@@ -147,13 +148,16 @@ func schemaTable(r *resolvers) []plan.Type {
 				Same: true, Args: []plan.Arg{
 					{Name: "filter", Type: "BlockFilter", Desc: "Which blocks; all where absent."},
 					{Name: "after", Type: "String",
-						Desc: "Start behind this cursor (a block's chain_order) instead of now; an empty one is " +
+						Desc: "Start behind this cursor (or a block's chain_order) instead of now; an empty one is " +
 							"before the oldest block kept."},
 				}},
 		}},
-		{Kind: ast.Object, Name: "Block", Desc: "A block as subscriptions give it.", Fields: append([]plan.Field{
+		{Kind: ast.Object, Name: "Block", Desc: "A block as subscriptions give it.", Fields: slices.Concat([]plan.Field{
 			{Name: "id", Type: "String", Desc: "The block's hash: 64 lower-case hex digits.", Append: appendHash},
-		}, blockFields...)},
+		}, blockFields, []plan.Field{
+			{Name: "cursor", Type: "String", Desc: "The cursor from which to resume after this block.",
+				Append: appendCursor},
+		})},
 		{Kind: ast.InputObject, Name: "BlockFilter",
 			Desc: "Which blocks to give. A block must satisfy every field that is set, or the alternative in OR.",
 			Fields: []plan.Field{
@@ -162,7 +166,7 @@ func schemaTable(r *resolvers) []plan.Type {
 				{Name: "workchain_id", Type: "IntFilter", Desc: "The block's workchain; -1 is the masterchain."},
 				{Name: "shard", Type: "StringFilter", Desc: "The block's shard: 16 hex digits of either case."},
 				{Name: "gen_utime", Type: "FloatFilter", Desc: "When the block was generated, in seconds since 1970."},
-				{Name: "chain_order", Type: "StringFilter", Desc: "The block's cursor."},
+				{Name: "chain_order", Type: "StringFilter", Desc: "The block's place in the order of all blocks."},
 				{Name: "OR", Type: "BlockFilter",
 					Desc: "An alternative to all the fields above. One without a field matches everything."},
 			}},
@@ -219,7 +223,7 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a 
 				if p.blocks.Len() == 0 {
 					return append(dst, `""`...)
 				}
-				return appendCursor(dst, p.blocks.At(0))
+				return appendSuffixed(dst, p.blocks.At(0), p.suffix)
 			}},
 		{Name: "endCursor", Type: "String", Desc: "The cursor of the last edge; empty for an empty page.",
 			Append: func(dst []byte, src any) []byte {
@@ -227,7 +231,7 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a 
 				if p.blocks.Len() == 0 {
 					return append(dst, `""`...)
 				}
-				return appendCursor(dst, p.blocks.At(p.blocks.Len()-1))
+				return appendSuffixed(dst, p.blocks.At(p.blocks.Len()-1), p.suffix)
 			}},
 		{Name: "hasNextPage", Type: "Boolean!",
 			Desc: "Whether more blocks follow; speaks only for pages asked for with first.",
@@ -245,30 +249,43 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a 
 var blockFields = []plan.Field{
 	{Name: "seq_no", Type: "Float", Desc: "The block's number in its shard. It is not unique in a workchain.",
 		Append: func(dst []byte, src any) []byte {
-			return strconv.AppendUint(dst, uint64(src.(*Block).SeqNo), 10)
+			return strconv.AppendUint(dst, uint64(blockOf(src).SeqNo), 10)
 		}},
 	{Name: "workchain_id", Type: "Int", Desc: "The block's workchain; -1 is the masterchain.",
 		Append: func(dst []byte, src any) []byte {
-			return strconv.AppendInt(dst, int64(src.(*Block).Workchain), 10)
+			return strconv.AppendInt(dst, int64(blockOf(src).Workchain), 10)
 		}},
 	{Name: "shard", Type: "String", Desc: "The block's shard: 16 lower-case hex digits.",
 		Append: func(dst []byte, src any) []byte {
-			return append(appendShard(append(dst, '"'), src.(*Block).Shard), '"')
+			return append(appendShard(append(dst, '"'), blockOf(src).Shard), '"')
 		}},
 	{Name: "gen_utime", Type: "Float", Desc: "When the block was generated, in seconds since 1970.",
 		Append: func(dst []byte, src any) []byte {
-			return strconv.AppendInt(dst, src.(*Block).Time.Unix(), 10)
+			return strconv.AppendInt(dst, blockOf(src).Time.Unix(), 10)
 		}},
-	{Name: "chain_order", Type: "String", Desc: "The block's cursor: its place in the order of all blocks.",
-		Append: appendCursor},
+	{Name: "chain_order", Type: "String", Desc: "The block's place in the order of all blocks.",
+		Append: appendOrder},
 }
 
 func appendHash(dst []byte, src any) []byte {
-	return append(src.(*Block).Hash.append(append(dst, '"')), '"')
+	return append(blockOf(src).Hash.append(append(dst, '"')), '"')
+}
+
+func appendOrder(dst []byte, src any) []byte {
+	return plan.AppendString(dst, string(blockOf(src).Cursor))
 }
 
 func appendCursor(dst []byte, src any) []byte {
-	return plan.AppendString(dst, string(src.(*Block).Cursor))
+	if b, ok := src.(*suffixedBlock); ok {
+		return appendSuffixed(dst, b.Block, b.suffix)
+	}
+	return appendOrder(dst, src)
+}
+
+// appendSuffixed appends the cursor of b with the suffix of its chain, which has no characters that JSON escapes.
+func appendSuffixed(dst []byte, b *Block, suffix string) []byte {
+	dst = plan.AppendString(dst, string(b.Cursor))
+	return append(append(dst[:len(dst)-1], suffix...), '"')
 }
 
 // filterType declares the input type that filters values of a scalar type.

@@ -70,7 +70,8 @@ type PageInfo { startCursor: String  endCursor: String  hasNextPage: Boolean!  h
 type BlockchainBlock implements Node { id: ID!  hash: String  seq_no: Float  workchain_id: Int  shard: String
                                        gen_utime: Float  chain_order: String }
 type Subscription { blocks(filter: BlockFilter, after: String): Block }
-type Block { id: String  seq_no: Float  workchain_id: Int  shard: String  gen_utime: Float  chain_order: String }
+type Block { id: String  seq_no: Float  workchain_id: Int  shard: String  gen_utime: Float  chain_order: String
+             cursor: String }
 input BlockFilter { id: StringFilter  seq_no: FloatFilter  workchain_id: IntFilter  shard: StringFilter
                     gen_utime: FloatFilter  chain_order: StringFilter  OR: BlockFilter }
 input IntFilter { eq: Int  ne: Int  gt: Int  lt: Int  ge: Int  le: Int  in: [Int]  notIn: [Int] }

@@ -24,28 +24,38 @@ var (
 	ErrGap = blocklog.ErrGap
 )
 
-// source adapts a Backend to the block log.
-func source(r *resolvers) blocklog.Source[Block] {
+// source adapts the Backend to the block log of chain c.
+func source(r *resolvers, c *chain) blocklog.Source[Block] {
 	return blocklog.Source[Block]{
 		Recent: func(ctx context.Context, n int) ([]Block, error) {
-			return r.page(ctx, BlocksQuery{Last: n})
+			if err := r.chains.wait(ctx); err != nil {
+				return nil, err
+			}
+			return r.page(ctx, c, BlocksQuery{Last: n})
 		},
 		Follow: func(ctx context.Context, after string) iter.Seq2[Block, error] {
-			return checked(r.backend.Follow(ctx, Cursor(after)))
+			return func(yield func(Block, error) bool) {
+				for b, err := range r.backend.Follow(ctx, Cursor(after)) {
+					err = r.chains.verify(c, err, b)
+					if !yield(b, err) || err != nil {
+						return
+					}
+				}
+			}
 		},
 		Page: func(ctx context.Context, after string, n int) ([]Block, error) {
-			return r.page(ctx, BlocksQuery{After: Cursor(after), First: n})
+			return r.page(ctx, c, BlocksQuery{After: Cursor(after), First: n})
 		},
 		Between: func(ctx context.Context, after string, before Block, n int) ([]Block, error) {
 			q := BlocksQuery{Workchain: &before.Workchain, After: Cursor(after), Before: before.Cursor, First: n}
-			return r.page(ctx, q)
+			return r.page(ctx, c, q)
 		},
 		Before: func(ctx context.Context, b Block, shard *uint64, n int) ([]Block, error) {
 			q := BlocksQuery{Shard: shard, Before: b.Cursor, Last: n}
 			if shard != nil {
 				q.Workchain = &b.Workchain
 			}
-			return r.page(ctx, q)
+			return r.page(ctx, c, q)
 		},
 		Cursor: func(b Block) string { return string(b.Cursor) },
 		Place: func(b Block) blocklog.Place {
@@ -57,9 +67,11 @@ func source(r *resolvers) blocklog.Source[Block] {
 	}
 }
 
-// logOptions returns the block log's options. Its events are passed to the hooks; failures also raise info.latency.
-func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
+// logOptions returns the options of the block log of chain c. Its events are passed to the hooks; failures also raise
+// info.latency. down is as for [chains].open.
+func (h *Handler) logOptions(c *chain, down time.Time) blocklog.Options[Block] {
 	o := blocklog.Options[Block]{Window: h.opts.WindowSize, Silence: h.opts.StallTimeout, Logger: h.opts.Logger}
+	o.DownSince = down
 	o.KeptBytes = h.opts.Limits.SubscriptionBytes / keptShare
 	if o.Silence == 0 {
 		o.Silence = -1 // turns the timeout off
@@ -70,11 +82,11 @@ func (h *Handler) logOptions(r *resolvers) blocklog.Options[Block] {
 		if errors.Is(err, ErrSourceStalled) {
 			since = since.Add(-o.Silence)
 		}
-		r.down.CompareAndSwap(nil, &since)
+		c.down.CompareAndSwap(nil, &since)
 		h.events.failed(err, wait)
 	}
 	o.Events.Recovered = func(down time.Duration) {
-		r.down.Store(nil)
+		c.down.Store(nil)
 		h.events.recovered(down)
 	}
 	o.Events.Gap = func(_ int32, _ string, healed bool, _ int) {
@@ -96,7 +108,7 @@ func unservable(err error) *plan.Error {
 
 // A subscription is the position of one client in the block log.
 type subscription struct {
-	h        *Handler
+	chain    *chain
 	reader   *blocklog.Reader[Block]
 	observed *observed
 	forget   func() // releases its quota
@@ -104,15 +116,20 @@ type subscription struct {
 	// begun reports that the subscription started after the newest block, or has received a block after its cursor. If
 	// so, the client's cursor cannot be the cause of a later failure.
 	begun bool
+	// last is the cursor of the last event, and mark is its mark.
+	last string
+	mark blocklog.Mark
 	// over is the reason for which the subscription ended by itself, or nil.
 	over error
 }
 
 // A stream is an open subscription to blocks or to a field of the host.
 type stream interface {
-	// next returns the next event with its id, or nothing if there is no event yet. When the stream has ended, err is
-	// io.EOF or an *ending.
-	next() (id string, response []byte, err error)
+	// next returns the next event, or nothing if there is no event yet. When the stream has ended, err is io.EOF or an
+	// *ending.
+	next() (response []byte, err error)
+	// id returns the id of the event that next has returned last.
+	id() string
 	// cursor returns the position to resume from, or "" if there is none.
 	cursor() string
 	// pending returns the ending that next will return, or nil if the stream continues. A pending ending takes
@@ -171,85 +188,100 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 	if bad != nil {
 		return nil, bad
 	}
-	var after *string
-	var mark blocklog.Mark
-	given, ok := args[argStreamAfter].(string)
-	if by.last != "" {
-		given, ok = by.last, true
-	}
-	if ok {
-		given, mark = h.resumeAt(given)
-		after = &given
-	}
 	key := op.Key(argStreamAfter) // the start does not change the evaluation
 	forget, err := h.subscriptionQuota.acquire(op, matchBytes+concernedBytes+len(key))
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
 	}
-	reader, joinErr := h.blocks.Join(blocklog.Interest[Block]{
-		Key:   key,
-		After: after,
-		Mark:  mark,
-		Eval: func(b Block) []byte {
+	given, resumes := args[argStreamAfter].(string)
+	if by.last != "" {
+		given, resumes = by.last, true
+	}
+	interest := blocklog.Interest[Block]{
+		Key:      key,
+		Concerns: func(workchain int32) bool { return concerned(&Block{Workchain: workchain}) },
+		Wake:     by.wake,
+	}
+	for {
+		c := h.chains.current()
+		if resumes {
+			var after string
+			if after, interest.Mark, err = c.parse(given); err != nil {
+				forget()
+				return nil, err
+			}
+			interest.After = &after
+		}
+		interest.Eval = func(b Block) []byte {
 			if !match(&b) {
 				return nil
 			}
-			response, _ := op.Run(context.Background(), &b, nil)
+			response, _ := op.Run(context.Background(), c.source(&b), nil)
 			return response
-		},
-		Concerns: func(workchain int32) bool { return concerned(&Block{Workchain: workchain}) },
-		Wake:     by.wake,
-	})
-	if joinErr != nil {
-		forget()
-		return nil, shuttingDown().Error
+		}
+		reader, closed := c.blocks.Join(interest)
+		if closed == nil {
+			_, observed := h.events.begin(ctx, op, by.caller)
+			return &subscription{chain: c, reader: reader, observed: observed, forget: forget, begun: !resumes}, nil
+		}
+		if !c.replaced.Load() {
+			forget()
+			return nil, shuttingDown().Error
+		}
 	}
-	_, observed := h.events.begin(ctx, op, by.caller)
-	return &subscription{h: h, reader: reader, observed: observed, forget: forget, begun: after == nil}, nil
 }
 
 // next returns the next matching block.
-func (s *subscription) next() (id string, response []byte, err error) {
+func (s *subscription) next() (response []byte, err error) {
 	item, failed := s.reader.Next()
 	if failed == nil {
 		if item.Payload != nil {
-			s.begun = true
+			s.begun, s.last, s.mark = true, item.Cursor, item.Mark
 			s.observed.delivered(item)
 		}
-		return s.h.marked(item.Cursor, item.Mark), item.Payload, nil
+		return item.Payload, nil
 	}
 	s.over = failed
+	if s.chain.replaced.Load() {
+		return nil, s.pending()
+	}
 	switch gone := unservable(failed); {
 	case gone == nil:
 	case gone.Code == codeCursorTooOld:
-		return "", nil, endAt(gone, s.cursor(), s.begun)
+		return nil, endAt(gone, s.cursor(), s.begun)
 	case !s.begun:
 		s.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
-		return "", nil, &ending{err: gone}
+		return nil, &ending{err: gone}
 	} // otherwise the source no longer has a cursor that it yielded itself
 	if end := s.pending(); end != nil {
-		return "", nil, end
+		return nil, end
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
 	if errors.Is(failed, blocklog.ErrClosed) {
 		e = shuttingDown().Error
 	}
-	return "", nil, endAt(e, s.cursor(), true)
+	return nil, endAt(e, s.cursor(), true)
 }
+
+func (s *subscription) id() string { return s.chain.cursor(s.last, s.mark) }
 
 func (s *subscription) cursor() string {
 	cursor := s.reader.Cursor()
-	return s.h.marked(cursor, s.reader.Mark(cursor))
+	return s.chain.cursor(cursor, s.reader.Mark(cursor))
 }
 
 func (s *subscription) pending() *ending {
+	if s.chain.replaced.Load() {
+		s.over = ErrChainReplaced
+		return &ending{err: epochChanged()}
+	}
 	cursor, mark, err := s.reader.ResumePoint()
 	if err == nil {
 		return nil
 	}
 	s.over = err
-	cursor = s.h.marked(cursor, mark)
+	cursor = s.chain.cursor(cursor, mark)
 	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
 }
 
@@ -280,7 +312,7 @@ func (s *subscription) close(why error) {
 type socketStream struct{ stream }
 
 func (s socketStream) Next() ([]byte, error) {
-	_, response, err := s.next()
+	response, err := s.next()
 	var end *ending
 	if !errors.As(err, &end) {
 		return response, err

@@ -36,7 +36,7 @@ func (r *resolvers) masterSeqNoRange(ctx context.Context, src any, args plan.Arg
 	if isStart && isEnd && start > end {
 		return nil, badInput("time_start should not be greater than time_end")
 	}
-	c, _ := src.(*call)
+	c := callOf(src)
 	c.passing()
 	found := &masterRange{none, none}
 	var err error
@@ -198,7 +198,7 @@ func firstAt(blocks *blocklog.List[Block], t int64) int {
 
 // recent is like first, but searches only the window. ok reports whether the window is sufficient.
 func (s *search) recent(t int64) (first *Block, ok bool) {
-	w := s.r.recent.Window()
+	w := s.r.chainOf(s.call).blocks.Window()
 	blocks := w.Select(masters)
 	switch i := firstAt(&blocks, t); {
 	case !w.Live || i == 0 && w.After != "":

@@ -134,13 +134,22 @@ type ChaosBackend struct {
 	floor  chaingql.Cursor
 }
 
-// Chaos returns a [ChaosBackend] that wraps b. The ChaosBackend does not implement
-// optional interfaces, such as [chaingql.BalanceBatcher], even if b does.
+// Chaos returns a [ChaosBackend] that wraps b. Except for [chaingql.Epocher], the
+// ChaosBackend does not implement optional interfaces, such as [chaingql.BalanceBatcher],
+// even if b does.
 func Chaos(b chaingql.Backend, o ChaosOptions) *ChaosBackend {
 	if o.Longest <= 0 {
 		o.Longest = DefaultLongest
 	}
 	return &ChaosBackend{Backend: b, opts: o, calmed: make(chan struct{})}
+}
+
+// Epoch returns the epoch of the wrapped Backend, or "" if it has none.
+func (c *ChaosBackend) Epoch() string {
+	if e, ok := c.Backend.(chaingql.Epocher); ok {
+		return e.Epoch()
+	}
+	return ""
 }
 
 // Calm turns off all faults permanently. Calls that are paused or hang continue. Follow

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chaingql/chaingql"
 )
@@ -24,6 +25,7 @@ var errInterrupted = errors.New("memchain: Follow was interrupted by Chain.Inter
 // A Chain is a chain in memory. Create it with [New]. Its methods may be called
 // concurrently.
 type Chain struct {
+	epoch    atomic.Pointer[string] // replaced under mu; one pointer stands for one chain
 	mu       sync.RWMutex
 	blocks   []chaingql.Block // ascending; elements are never changed, so readers need no lock to read them
 	index    index
@@ -48,17 +50,20 @@ var (
 	_ chaingql.HashIndex      = (*Chain)(nil)
 	_ chaingql.SeqNoIndex     = (*Chain)(nil)
 	_ chaingql.TimeIndex      = (*Chain)(nil)
+	_ chaingql.Epocher        = (*Chain)(nil)
 )
 
 // New returns an empty chain.
 func New() *Chain {
-	return &Chain{
+	c := &Chain{
 		index:    make(index),
 		places:   newPlaces(),
 		balances: make(map[chaingql.Address]*big.Int),
 		grown:    make(chan struct{}),
 		line:     &line{cut: make(chan struct{})},
 	}
+	c.epoch.Store(new(string))
+	return c
 }
 
 // Append adds blocks to the end of the chain. Their cursors must ascend, and be greater
@@ -159,6 +164,10 @@ func (c *Chain) Interrupt(err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.interrupt(err)
+}
+
+func (c *Chain) interrupt(err error) {
 	c.line.cause = err
 	close(c.line.cut)
 	c.line = &line{cut: make(chan struct{})}
@@ -221,6 +230,7 @@ func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.
 // yields new blocks as soon as they are appended. A slow caller delays neither Append nor
 // any other caller. If any block was pruned, the cursor "" is too old.
 func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	epoch := c.epoch.Load()
 	return func(yield func(chaingql.Block, error) bool) {
 		if err := checkCursor(from); err != nil {
 			yield(chaingql.Block{}, err)
@@ -231,7 +241,7 @@ func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chai
 		c.mu.RUnlock()
 		last, next := from, -1
 		for {
-			blocks, at, grown, err := c.since(last, next)
+			blocks, at, grown, err := c.since(epoch, last, next)
 			if err != nil {
 				yield(chaingql.Block{}, err)
 				return
@@ -263,15 +273,18 @@ func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chai
 	}
 }
 
-// since returns the blocks from number next on, the number of the first of these blocks,
+// since returns the blocks of the chain with this epoch from number next on, the number of the first of these blocks,
 // and a channel that is closed when more blocks are appended. Numbers count all blocks that
 // the chain ever had, from 0. If next is negative or the block with that number was pruned,
 // since returns the blocks after the cursor last instead.
 func (c *Chain) since(
-	last chaingql.Cursor, next int,
+	epoch *string, last chaingql.Cursor, next int,
 ) (blocks []chaingql.Block, at int, grown <-chan struct{}, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if epoch != c.epoch.Load() {
+		return nil, 0, nil, chaingql.ErrChainReplaced
+	}
 	if next < c.dropped {
 		if last < c.floor {
 			return nil, 0, nil, chaingql.ErrCursorTooOld

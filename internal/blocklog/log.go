@@ -71,6 +71,10 @@ type Options[B any] struct {
 	// Silence is the time without a new block after which the source counts as stalled.
 	Silence time.Duration
 
+	// DownSince is the time from which the source counts as failed. When the first block arrives, Recovered is called,
+	// as after any failure. Zero means that the source has not failed.
+	DownSince time.Time
+
 	// Logger receives log lines about failures of the source, gaps and panics. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -166,7 +170,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	if src.Gone == nil {
 		src.Gone = func(error) bool { return false }
 	}
-	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), busy: 1}
+	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), busy: 1, downSince: o.DownSince}
 	l.view.Store(&view[B]{})
 	l.state.Store(&SourceState{Since: time.Now()})
 	l.gaps.Store(1)

@@ -83,7 +83,7 @@ type Block struct {
 	SeqNo int64 `json:"seq_no"`
 	// When the block was generated, in seconds since 1970.
 	GenUtime int64 `json:"gen_utime"`
-	// The block's cursor: its place in the order of all blocks.
+	// The block's place in the order of all blocks.
 	ChainOrder string `json:"chain_order"`
 }
 
@@ -117,7 +117,7 @@ type BlockFilter struct {
 	Shard *StringFilter `json:"shard,omitempty"`
 	// When the block was generated, in seconds since 1970.
 	GenUtime *FloatFilter `json:"gen_utime,omitempty"`
-	// The block's cursor.
+	// The block's place in the order of all blocks.
 	ChainOrder *StringFilter `json:"chain_order,omitempty"`
 	// An alternative to all the fields above. One without a field matches everything.
 	OR *BlockFilter `json:"OR,omitempty"`

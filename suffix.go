@@ -1,0 +1,102 @@
+package chaingql
+
+import (
+	"encoding/base32"
+	"encoding/binary"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// The cursors that the Handler creates consist of the Backend's cursor and a suffix. The suffix has the chain's epoch,
+// if there is one. After a STREAM_GAP it also has the stream's mark, so that the Handler reports each gap to the client
+// only once.
+//
+//	2323m~mk2p9q!5.k3v9q0tma1b2c3d
+//	^    ^      ^ ^       ^ checksum of everything before it
+//	|    |      | id of the chain in this process
+//	|    |      mark in base 36
+//	|    epoch
+//	the Backend's cursor
+//
+// "~" is the highest byte of a cursor, so a cursor with an epoch compares as higher than the same cursor without one,
+// and as lower than the next cursor if neither is a prefix of the other. Cursors of one epoch compare in the same order
+// with and without a mark, because "!" is the lowest byte. A process ignores the marks of other processes, and queries
+// ignore all marks. The checksum distinguishes a mark from a "!" in a Backend's own cursor.
+const (
+	epochSign = "~"
+	markSign  = "!"
+	idSize    = 8
+	sumSize   = 7
+)
+
+var markText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// cursor returns a cursor of the Backend with its suffix. The cursor "" has none.
+func (c *chain) cursor(cursor string, mark blocklog.Mark) string {
+	if cursor != "" {
+		cursor += c.suffix
+	}
+	if mark == 0 {
+		return cursor
+	}
+	cursor += markSign + strconv.FormatUint(uint64(mark), 36) + "." + c.id
+	return cursor + sumOf(cursor)
+}
+
+// parse splits a client's cursor into the Backend's cursor and the mark. mark is 0 if another process created it. parse
+// returns an error if the cursor belongs to another epoch.
+func (c *chain) parse(cursor string) (plain string, mark blocklog.Mark, err *plan.Error) {
+	plain, mark, id := unmarked(cursor)
+	if id != c.id {
+		mark = 0
+	}
+	if c.suffix == "" {
+		return plain, mark, nil
+	}
+	plain, epoch, ok := strings.Cut(plain, epochSign)
+	switch {
+	case !ok, epoch == c.epoch():
+		return plain, mark, nil
+	case validEpoch(epoch):
+		return "", 0, epochChanged()
+	}
+	return "", 0, &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput}
+}
+
+// parseBounds replaces the client's cursors in q with the Backend's cursors.
+func (c *chain) parseBounds(q *pageQuery) error {
+	for _, cursor := range []*Cursor{&q.after, &q.before} {
+		plain, _, err := c.parse(string(*cursor))
+		if err != nil {
+			return err
+		}
+		*cursor = Cursor(plain)
+	}
+	return nil
+}
+
+// unmarked splits a cursor into the part before the mark, the mark, and the id of the chain that created it. If there
+// is no valid mark, plain is cursor, mark is 0 and id is "".
+func unmarked(cursor string) (plain string, mark blocklog.Mark, id string) {
+	i := strings.LastIndex(cursor, markSign)
+	if i < 0 || len(cursor) < i+idSize+sumSize+3 {
+		return cursor, 0, ""
+	}
+	text, sum := cursor[:len(cursor)-sumSize], cursor[len(cursor)-sumSize:]
+	number, id, ok := strings.Cut(text[i+1:], ".")
+	n, err := strconv.ParseUint(number, 36, 64)
+	if !ok || err != nil || len(id) != idSize || sum != sumOf(text) {
+		return cursor, 0, ""
+	}
+	return cursor[:i], blocklog.Mark(n), id
+}
+
+func sumOf(text string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(text))
+	return markText.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+}
