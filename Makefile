@@ -7,7 +7,7 @@ MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name
 # The modules that users import. A release tags the core and each of them.
 RELEASED = postgres nats tonlite otelchaingql
 
-.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release workflow bench compare microbench fuzz vuln conformance clients chaos attack soak explorer explorer-check
+.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release workflow bench compare microbench fuzz vuln conformance record clients chaos attack soak explorer explorer-check
 
 test:
 	go test ./...
@@ -123,6 +123,10 @@ explorer-check:
 # Runs third-party clients and validators from npm against examples/server.
 conformance:
 	cd test/conformance && npm ci --no-audit --no-fund && npm test
+
+# Records the answers of graphql-js for the Go tests of internal/plan again. Needed after a change of the tests' schema.
+record:
+	cd test/conformance && npm ci --no-audit --no-fund && node judges/record.js
 
 # Tests the example client in TypeScript. `make modules` tests the one in Go.
 clients:

@@ -114,7 +114,7 @@ func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 			"Anonymous Subscription must not select an introspection top level field.",
 			"14", "GRAPHQL_VALIDATION_FAILED"),
 		start("1", "subscription{blocks @skip(if:true){id}}"): fail(
-			"Anonymous Subscription must not use @skip or @include in the top level selection.", "14",
+			"Anonymous Subscription must not use `@skip` or `@include` directives in the top level selection.", "21",
 			"GRAPHQL_VALIDATION_FAILED"),
 		`{"id":"1","type":"start"}`:                       fail("Must provide query string.", "", "BAD_REQUEST"),
 		`{"id":"1","type":"start","payload":null}`:        fail("Must provide query string.", "", "BAD_REQUEST"),

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -75,6 +76,17 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	}
 }
 
+// invalidArgument returns the error of an argument, at the variable that caused it.
+func (f *field) invalidArgument(a *argument, err error) *Error {
+	e := inputError("Argument %q has an invalid value: %s", a.name, err)
+	e.Locations = f.locations
+	var invalid *literalError
+	if errors.As(err, &invalid) && invalid.pos != nil {
+		e.Locations = locationsOf(invalid.pos)
+	}
+	return e
+}
+
 // countVariables counts each use of a variable in v and reports whether there are any. It takes one step for each
 // value in v.
 func (k *compiler) countVariables(v *ast.Value) (found bool) {
@@ -89,13 +101,16 @@ func (k *compiler) countVariables(v *ast.Value) (found bool) {
 	return found
 }
 
-// cloneLiteral returns a copy of a literal, without positions. The copy shares no memory with the document, so it
+// cloneLiteral returns a copy of a literal, with the positions of its variables. The copy shares no memory with the document, so it
 // does not keep the document in memory.
 func cloneLiteral(v *ast.Value) *ast.Value {
 	if v == nil {
 		return nil
 	}
 	own := &ast.Value{Kind: v.Kind, Raw: strings.Clone(v.Raw), Children: make(ast.ChildValueList, len(v.Children))}
+	if v.Kind == ast.Variable && v.Position != nil {
+		own.Position = &ast.Position{Line: v.Position.Line, Column: v.Position.Column}
+	}
 	for i, c := range v.Children {
 		own.Children[i] = &ast.ChildValue{Name: strings.Clone(c.Name), Value: cloneLiteral(c.Value)}
 	}

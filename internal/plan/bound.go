@@ -162,17 +162,16 @@ func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 	return nil
 }
 
-// locations returns the locations of a field in the text of this request. The plan may have been compiled from
-// another text, whose literals are longer or shorter. So locations corrects the column of a field that follows
-// literals on its line.
-func (b *Bound) locations(f *field) []Location {
-	if len(b.placeholders) == 0 || len(f.locations) == 0 {
-		return f.locations
+// locations returns locations in the text of this request. The plan may have been compiled from another text, whose
+// literals are longer or shorter. So locations corrects a column that follows literals on its line.
+func (b *Bound) locations(compiled []Location) []Location {
+	if len(b.placeholders) == 0 || len(compiled) == 0 {
+		return compiled
 	}
-	moved := slices.Clone(f.locations)
+	moved := slices.Clone(compiled)
 	for i := range moved {
 		for j, l := range b.op.parameters {
-			if l.line == f.locations[i].Line && l.column < f.locations[i].Column {
+			if l.line == compiled[i].Line && l.column < compiled[i].Column {
 				moved[i].Column += b.placeholders[j].end - b.placeholders[j].start - l.length
 			}
 		}
@@ -212,7 +211,8 @@ func (b *Bound) Root() (name string, args Args, err *Error) {
 func (b *Bound) rootArguments(f *field) (Args, *Error) {
 	args, err := f.arguments(b, nil)
 	if err != nil {
-		return nil, &Error{Message: err.Error(), Code: CodeInput, Locations: b.locations(f), Path: []any{f.name}}
+		return nil, &Error{Message: err.Message, Code: CodeInput, Locations: b.locations(err.Locations),
+			Path: []any{f.name}}
 	}
 	return args, nil
 }

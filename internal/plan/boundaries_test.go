@@ -10,7 +10,6 @@ import (
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // The tests in this file check each bound twice: exactly at the bound and one beyond it.
@@ -214,10 +213,9 @@ func TestMergingStopsExactlyAtItsBudget(t *testing.T) {
 		"{self{self{x:int}} self{self{x:float}}}":             1,
 		"{...{...{x:float}} ...F} fragment F on Query{x:int}": 1,
 	} {
-		tree, err := parser.ParseQuery(&ast.Source{Input: text})
-		must(t, err)
+		tree, parts := parsed(t, text)
 		c := NewCache(s, defaultLimits, masked, nil)
-		if errs := c.validate(tree); errs != nil {
+		if errs := c.validate(tree, parts); errs != nil {
 			t.Fatal(text, errs)
 		}
 		merge := func(steps int) merger {
@@ -275,10 +273,10 @@ func TestFragmentChainsAreLimitedLikeParserNesting(t *testing.T) {
 		return text + fmt.Sprintf("fragment F%d on Query{int}", n)
 	}
 	c := testCache(t, Limits{})
-	if _, errs := c.Prepare(chain(parser.MaxNestingDepth-1), "", nil); errs != nil {
+	if _, errs := c.Prepare(chain(maxNesting-1), "", nil); errs != nil {
 		t.Errorf("got %v, want no error", errs)
 	}
-	if _, errs := c.Prepare(chain(parser.MaxNestingDepth), "", nil); errs == nil || errs[0].Limit != "Depth" {
+	if _, errs := c.Prepare(chain(maxNesting), "", nil); errs == nil || errs[0].Limit != "Depth" {
 		t.Errorf("one fragment more: got %v, want the limit Depth", errs)
 	}
 }

@@ -3,10 +3,9 @@ package plan
 import (
 	"container/list"
 	"context"
+	"slices"
 	"strings"
 	"sync"
-
-	"github.com/vektah/gqlparser/v2/validator/core"
 
 	"github.com/chaingql/chaingql/internal/guard"
 )
@@ -16,7 +15,7 @@ import (
 type Cache struct {
 	schema *Schema
 	limits Limits
-	rules  []core.Rule
+	rules  []rule
 
 	// mask and limitHit are the arguments of NewCache.
 	mask     Mask
@@ -92,7 +91,11 @@ func (m Mask) Once(ctx context.Context, err error) *Error {
 func NewCache(
 	s *Schema, limits Limits, mask Mask, limitHit func(context.Context, string),
 ) *Cache {
-	return &Cache{schema: s, limits: limits.withDefaults(), rules: s.validation(limits.NoIntrospect),
+	rules := validationRules
+	if limits.NoIntrospect {
+		rules = slices.Concat(rules, []rule{noIntrospection})
+	}
+	return &Cache{schema: s, limits: limits.withDefaults(), rules: rules,
 		mask: mask, limitHit: limitHit, entries: map[key]*list.Element{}, lru: list.New()}
 }
 

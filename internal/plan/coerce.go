@@ -15,8 +15,19 @@ type literalError struct {
 
 func (f *literalError) Error() string { return f.msg }
 
-func literalErrorf(pos *ast.Position, format string, args ...any) error {
-	return &literalError{pos, fmt.Sprintf(format, args...)}
+func literalErrorf(v *ast.Value, format string, args ...any) *literalError {
+	return &literalError{v.Position, fmt.Sprintf(format, args...)}
+}
+
+// describeLiteral formats a literal for a message. It abbreviates the literal, because the client knows it.
+func describeLiteral(v *ast.Value) string {
+	switch v.Kind {
+	case ast.ListValue:
+		return "[...]"
+	case ast.ObjectValue:
+		return "{...}"
+	}
+	return shorten(v.String())
 }
 
 // A lookup returns the value of the named variable and reports whether the variable is present.
@@ -43,13 +54,13 @@ func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error
 		}
 		value, _ := vars(v.Raw)
 		if value == nil && t.NonNull {
-			return nil, literalErrorf(v.Position, "Variable \"$%s\" must not be null where a %q is expected.", v.Raw, t)
+			return nil, literalErrorf(v, "Expected variable \"$%s\" provided to non-null type %q not to be null.", v.Raw, t)
 		}
 		return value, nil
 	}
 	if v.Kind == ast.NullValue {
 		if t.NonNull {
-			return nil, literalErrorf(v.Position, "Expected value of type %q, found null.", t)
+			return nil, literalErrorf(v, "Expected value of non-null type %q not to be null.", t)
 		}
 		return nil, nil
 	}
@@ -68,29 +79,38 @@ func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error
 		return items, nil
 	}
 	def := s.types.Types[t.NamedType]
-	switch def.Kind {
-	case ast.InputObject:
+	if def.Kind == ast.InputObject {
 		return s.objectLiteral(def, v, vars)
-	case ast.Enum:
+	}
+	value, err := s.leafLiteral(def, v)
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// leafLiteral coerces a literal, which is no variable, to a scalar or enum.
+func (s *Schema) leafLiteral(def *ast.Definition, v *ast.Value) (any, *literalError) {
+	if def.Kind == ast.Enum {
 		if v.Kind != ast.EnumValue {
-			return nil, literalErrorf(v.Position, "Enum %q cannot represent non-enum value: %s.", def.Name, v)
+			return nil, literalErrorf(v, "Enum %q cannot represent non-enum value: %s.", def.Name, describeLiteral(v))
 		}
 		if def.EnumValues.ForName(v.Raw) == nil {
-			return nil, literalErrorf(v.Position, "Value %q does not exist in %q enum.", v.Raw, def.Name)
+			return nil, literalErrorf(v, "Value %q does not exist in %q enum.", v.Raw, def.Name)
 		}
 		return s.enumValue(def.Name, v.Raw), nil
 	}
 	if s.hostScalar(def.Name) != nil {
 		value, ok := s.hostScalarLiteral(def.Name, v)
 		if !ok {
-			return nil, literalErrorf(v.Position, "%s cannot represent %s.", def.Name, v)
+			return nil, literalErrorf(v, "Expected value of type %q, found: %s.", def.Name, describeLiteral(v))
 		}
 		return value, nil
 	}
 	return scalarLiteral(def.Name, v)
 }
 
-func scalarLiteral(name string, v *ast.Value) (any, error) {
+func scalarLiteral(name string, v *ast.Value) (any, *literalError) {
 	if value, ok := scalarText(name, v.Kind, v.Raw); ok {
 		return value, nil
 	}
@@ -110,7 +130,7 @@ func scalarLiteral(name string, v *ast.Value) (any, error) {
 	default:
 		what = "String cannot represent a non string value"
 	}
-	return nil, literalErrorf(v.Position, "%s: %s", what, v)
+	return nil, literalErrorf(v, "%s: %s", what, describeLiteral(v))
 }
 
 // scalarText coerces the text of a literal to a built-in scalar type and reports whether it is valid.
@@ -139,11 +159,11 @@ func scalarText(name string, kind ast.ValueKind, raw string) (any, bool) {
 
 func (s *Schema) objectLiteral(def *ast.Definition, v *ast.Value, vars lookup) (any, error) {
 	if v.Kind != ast.ObjectValue {
-		return nil, literalErrorf(v.Position, "Expected value of type %q, found %s.", def.Name, v)
+		return nil, literalErrorf(v, "Expected value of type %q to be an object, found: %s.", def.Name, describeLiteral(v))
 	}
 	for _, child := range v.Children {
 		if def.Fields.ForName(child.Name) == nil {
-			return nil, literalErrorf(child.Position, "Field %q is not defined by type %q.", child.Name, def.Name)
+			return nil, literalErrorf(v, "Expected value of type %q not to include unknown field %q.", def.Name, child.Name)
 		}
 	}
 	object := make(map[string]any, len(v.Children))
@@ -159,8 +179,7 @@ func (s *Schema) objectLiteral(def *ast.Definition, v *ast.Value, vars lookup) (
 		}
 		if child == nil {
 			if f.Type.NonNull {
-				return nil, literalErrorf(v.Position, "Field %q of required type %q was not provided.",
-					def.Name+"."+f.Name, f.Type)
+				return nil, literalErrorf(v, "Expected value of type %q to include required field %q.", def.Name, f.Name)
 			}
 			continue
 		}

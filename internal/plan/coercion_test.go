@@ -10,7 +10,6 @@ import (
 	"github.com/graphql-go/graphql"
 	"github.com/graphql-go/graphql/language/ast"
 	gqlparser "github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
@@ -138,8 +137,7 @@ func TestSelectionsYieldsEachSelectionOnce(t *testing.T) {
 		docs[name] = text
 	}
 	for name, text := range docs {
-		tree, err := parser.ParseQuery(&gqlparser.Source{Input: text})
-		must(t, err)
+		tree, _ := parsed(t, text)
 		all, visits := map[gqlparser.Selection]bool{}, 0
 		for sel := range selections(tree, tree.Operations...) {
 			all[sel] = true

@@ -88,7 +88,7 @@ func TestBlockStringLosesOnlyCommonIndentation(t *testing.T) {
 		}
 	}
 	got := ask(c, `{echo(s:"\u0041"\ud83d)}`, nil) // the surrogate is outside the string
-	if !strings.Contains(got, "Cannot parse the unexpected character") {
+	if !strings.Contains(got, `Unexpected character: \"\\\"`) {
 		t.Errorf("got %s, want a syntax error", got)
 	}
 }

@@ -6,8 +6,8 @@
 //     fingerprint, which is the text with a placeholder for each literal. Documents that differ only in literals share
 //     a plan; their literals become parameters.
 //  2. Check. A new document is measured before any step that takes more than linear time: first its bytes and tokens,
-//     then the depth and size of its syntax tree. If the document is within [Limits], rules of gqlparser and of this
-//     package validate it.
+//     then the depth and size of its syntax tree. If the document is within [Limits], rules validate it. Its errors and
+//     their locations are those of graphql-js 17.
 //  3. Compile. Each operation becomes a [Plan]: a tree of fields with their resolvers, coerced arguments and JSON keys.
 //     The compiled documents are cached. If they exceed the limit on their memory, the least recently used are evicted.
 //  4. Bind. The variables and parameters of the request are coerced. The result is a [Bound].

@@ -8,9 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
-	"github.com/vektah/gqlparser/v2/parser"
-	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
 // A document has the text of a valid document and its compiled operations.
@@ -62,22 +59,14 @@ func (c *Cache) parse(text string) (tree *ast.QueryDocument, independent bool, e
 	if !utf8.ValidString(text) {
 		return nil, false, Errors{syntaxError("The document is not UTF-8.", nil)}
 	}
-	text, substituted := substituteControls(text)
-	lex := tokenChecker{text: text, limits: c.limits, substituted: substituted}
-	if err := lex.check(); err != nil {
-		return nil, false, Errors{err}
-	}
-	doc, err := parser.ParseQuery(&ast.Source{Input: text})
+	doc, parts, err := parseDocument(text, c.limits)
 	if err != nil {
-		return nil, false, Errors{lex.parserError(err)}
-	}
-	if err := grammar(doc); err != nil {
 		return nil, false, Errors{err}
 	}
-	if err := c.limits.check(doc, lex.blocks, substituted); err != nil {
+	if err := c.limits.check(doc); err != nil {
 		return nil, false, Errors{err}
 	}
-	if errs := c.validate(doc); errs != nil {
+	if errs := c.validate(doc, parts); errs != nil {
 		return nil, false, errs
 	}
 	independent = true
@@ -88,41 +77,6 @@ func (c *Cache) parse(text string) (tree *ast.QueryDocument, independent bool, e
 		}
 	}
 	return doc, independent, nil
-}
-
-func gqlerrorLocations(err *gqlerror.Error) []Location {
-	var ls []Location
-	for _, l := range err.Locations {
-		ls = append(ls, Location{l.Line, l.Column})
-	}
-	return ls
-}
-
-// validate returns the first errors that the validation rules find. It drops repeated errors, because the rules
-// visit a fragment each time that they reach it.
-func (c *Cache) validate(doc *ast.QueryDocument) Errors {
-	var errs Errors
-	add := func(options ...core.ErrorOption) {
-		if len(errs) == maxErrors {
-			return
-		}
-		var found gqlerror.Error
-		for _, option := range options {
-			option(&found)
-		}
-		e := &Error{Message: found.Message, Code: CodeValidation, Locations: gqlerrorLocations(&found)}
-		if !slices.ContainsFunc(errs, func(o *Error) bool {
-			return o.Message == e.Message && slices.Equal(o.Locations, e.Locations)
-		}) {
-			errs = append(errs, e)
-		}
-	}
-	events := &core.Events{}
-	for _, rule := range c.rules {
-		rule.RuleFunc(events, add)
-	}
-	core.Walk(c.schema.types, doc, events)
-	return errs
 }
 
 // compileOperations compiles the operations of a valid syntax tree. It may replace the literals at the placeholders

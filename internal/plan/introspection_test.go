@@ -64,7 +64,7 @@ func TestIntrospectionDescribesTypesFieldsAndDirectives(t *testing.T) {
 		{`{__type(name:"Nope"){name}}`, `{"__type":null}`},
 		{`{__type(name:"Query"){fields{name}}}`, `!"old"`},
 		{`{__type(name:"Query"){fields(includeDeprecated:true){name isDeprecated deprecationReason}}}`, `{"name":"old","isDeprecated":true,"deprecationReason":"Use \"int\"."}`},
-		{`{__type(name:"Query"){fields(includeDeprecated:null){name}}}`, `Expected value of type \"Boolean!\", found null.`},
+		{`{__type(name:"Query"){fields(includeDeprecated:null){name}}}`, `Expected value of non-null type \"Boolean!\" not to be null.`},
 		{`query($d:Boolean){__type(name:"Query"){fields(includeDeprecated:$d){name}}}`, `!"old"`},
 		{`{__type(name:"Query"){fields{name}}}`, `{"__type":{"fields":[{"name":"node"},{"name":"nodes"},{"name":"pets"}`},
 		{`{__type(name:"Query"){fields{name}}}`, `!__schema`},

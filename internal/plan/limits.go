@@ -4,14 +4,13 @@ import (
 	"fmt"
 
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // Limits are the limits on documents, on their execution and on the cache. The limits on documents are checked
 // before any rule that takes more than linear time.
 //
 // If a limit is zero or negative, there is no limit, with three exceptions. Without CacheBytes, nothing is cached.
-// Without Depth and Fields, parser.MaxNestingDepth and maxFields apply, because no document could be walked safely
+// Without Depth and Fields, maxNesting and maxFields apply, because no document could be walked safely
 // without any limit.
 type Limits struct {
 	// Document is the maximum length of a document in bytes.
@@ -67,8 +66,8 @@ func (l Limits) withDefaults() Limits {
 		l.Fields = maxFields
 	}
 	l.Fields = min(l.Fields, maxSum/stepsPerField) // so that capped sums can exceed it, and steps cannot overflow
-	if l.Depth <= 0 || l.Depth > parser.MaxNestingDepth {
-		l.Depth = parser.MaxNestingDepth
+	if l.Depth <= 0 || l.Depth > maxNesting {
+		l.Depth = maxNesting
 	}
 	return l
 }
@@ -92,34 +91,30 @@ func locationsOf(pos ...*ast.Position) []Location {
 func location(p *ast.Position) Location { return Location{p.Line, p.Column} }
 
 // A measurement checks the structural limits of a parsed document. It walks each fragment once and stores its size,
-// so its time is linear in the document even if the fragments spread each other often. It rejects cycles of
-// fragments, which validation rules would follow forever. It also corrects values that gqlparser gets wrong.
+// so its time is linear in the document even if the fragments spread each other often. Validation rejects cycles of
+// fragments and fragments with the same name.
 type measurement struct {
 	Limits
-	fragments   map[string]*ast.FragmentDefinition
-	sizes       map[string]size // sizes of fragments, by name
-	blocks      map[int]block   // values of block strings; see tokenChecker
-	substituted bool            // control characters were substituted
-	openSets    int             // number of nested selection sets that are being walked
-	aliases     int
-	directives  int
-	err         *Error
+	fragments  map[string]*ast.FragmentDefinition
+	sizes      map[string]size // sizes of fragments, by name
+	openSets   int             // number of nested selection sets that are being walked
+	aliases    int
+	directives int
+	err        *Error
 }
 
 // A size is the size of a selection set after fragments are expanded.
 type size struct {
 	fields, depth int
-	inProgress    bool // the fragment is being walked, so another spread of it is a cycle
 }
 
 // maxSum is the maximum at which sums of sizes are capped. The sizes of fragments that spread each other twice
 // would overflow an int. The sum of two capped sums still fits in 32 bits.
 const maxSum = 1 << 29
 
-// check checks the structural limits of a document and corrects its values.
-func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, substituted bool) *Error {
-	m := measurement{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{},
-		blocks: blocks, substituted: substituted}
+// check checks the structural limits of a document.
+func (l Limits) check(doc *ast.QueryDocument) *Error {
+	m := measurement{Limits: l, sizes: map[string]size{}, fragments: map[string]*ast.FragmentDefinition{}}
 	if l.Operations > 0 && len(doc.Operations) > l.Operations {
 		return limitError("Operations", doc.Operations[l.Operations].Position,
 			"The document exceeds the limit of %d operations.", l.Operations)
@@ -129,17 +124,20 @@ func (l Limits) check(doc *ast.QueryDocument, blocks map[int]block, substituted 
 			"The document exceeds the limit of %d fragments.", l.Fragments)
 	}
 	for _, f := range doc.Fragments {
-		if m.fragments[f.Name] != nil { // a second fragment with this name would not be measured
-			return fragmentError("There can be only one fragment named %q.", f.Name, f.Position)
+		if m.fragments[f.Name] == nil {
+			m.fragments[f.Name] = f
 		}
-		m.fragments[f.Name] = f
 	}
 	for _, op := range doc.Operations {
 		m.operation(op)
 	}
 	for _, f := range doc.Fragments {
 		m.countDirectives(f.Directives, 0)
-		m.fragment(f.Name, f.Position)
+		if m.fragments[f.Name] == f {
+			m.fragment(f.Name)
+		} else { // a second fragment with this name
+			m.set(f.SelectionSet, 0)
+		}
 	}
 	return m.err
 }
@@ -170,10 +168,6 @@ func fieldsError(op *ast.OperationDefinition, limit int) *Error {
 		"The operation exceeds the limit of %d fields with its fragments written out for each type.", limit)
 }
 
-func fragmentError(format, name string, pos *ast.Position) *Error {
-	return &Error{Message: fmt.Sprintf(format, name), Code: CodeValidation, Locations: locationsOf(pos)}
-}
-
 func depthError(pos *ast.Position, limit int) *Error {
 	return limitError("Depth", pos, "The document exceeds the limit of %d nested levels.", limit)
 }
@@ -189,8 +183,8 @@ func (m *measurement) set(set ast.SelectionSet, level int) size {
 	}
 	m.openSets++
 	defer func() { m.openSets-- }()
-	if m.openSets > parser.MaxNestingDepth { // set also recurses for fragments, which nest nothing in the text
-		m.reject(depthError(set[0].GetPosition(), parser.MaxNestingDepth))
+	if m.openSets > maxNesting { // set also recurses for fragments, which nest nothing in the text
+		m.reject(depthError(set[0].GetPosition(), maxNesting))
 	}
 	names := make(map[string]int, len(set))
 	for _, sel := range set {
@@ -221,7 +215,7 @@ func (m *measurement) set(set ast.SelectionSet, level int) size {
 			s.depth++
 		case *ast.FragmentSpread:
 			m.countDirectives(sel.Directives, level+1)
-			s = m.fragment(sel.Name, sel.Position)
+			s = m.fragment(sel.Name)
 		}
 		total.fields = min(total.fields+s.fields, maxSum)
 		total.depth = max(total.depth, s.depth)
@@ -232,19 +226,13 @@ func (m *measurement) set(set ast.SelectionSet, level int) size {
 	return total
 }
 
-func (m *measurement) fragment(name string, pos *ast.Position) size {
+func (m *measurement) fragment(name string) size {
 	s, known := m.sizes[name]
-	if known {
-		if s.inProgress {
-			m.reject(fragmentError("Cannot spread fragment %q within itself.", name, pos))
-		}
-		return s
-	}
 	f := m.fragments[name]
-	if f == nil {
-		return s // validation reports the unknown fragment
+	if known || f == nil {
+		return s // validation reports an unknown fragment, and a cycle, in which no fragment has a size yet
 	}
-	m.sizes[name] = size{inProgress: true}
+	m.sizes[name] = size{}
 	s = m.set(f.SelectionSet, 0)
 	m.sizes[name] = s
 	if s.fields > m.Fields {
@@ -254,19 +242,9 @@ func (m *measurement) fragment(name string, pos *ast.Position) size {
 	return s
 }
 
-// value measures a literal and corrects its strings. level is its nesting level within its operation or fragment.
+// value measures a literal. level is its nesting level within its operation or fragment.
 func (m *measurement) value(v *ast.Value, level int) {
-	if v == nil || m.err != nil {
-		return
-	}
-	if v.Kind == ast.BlockValue {
-		b := m.blocks[v.Position.Start]
-		v.Raw, v.Position.Line, v.Position.Column = b.value, b.line, b.column
-	}
-	if m.substituted {
-		v.Raw = restoreControls(v.Raw)
-	}
-	if v.Kind != ast.ListValue && v.Kind != ast.ObjectValue {
+	if v == nil || m.err != nil || v.Kind != ast.ListValue && v.Kind != ast.ObjectValue {
 		return
 	}
 	if m.checkDepth(level+1, v.Position); m.err != nil {

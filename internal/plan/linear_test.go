@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // texts has, for each kind of token sequence, a function that returns a document with n equal parts.
@@ -100,13 +97,10 @@ func TestParsingTakesLinearTime(t *testing.T) {
 		grown := 0.0
 		for tries := 0; tries == 0 || tries < 3 && grown >= quadratic; tries++ {
 			grown = growth(n, func(n int) func() {
-				text, _ := substituteControls(text(n))
+				text, limits := text(n), Limits{}.withDefaults()
 				return func() {
-					l := tokenChecker{text: text, limits: Limits{}.withDefaults()}
-					if l.check() == nil {
-						if doc, err := parser.ParseQuery(&ast.Source{Input: text}); err == nil {
-							l.limits.check(doc, l.blocks, true)
-						}
+					if doc, _, err := parseDocument(text, limits); err == nil {
+						limits.check(doc)
 					}
 				}
 			})

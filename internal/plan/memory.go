@@ -25,6 +25,7 @@ const (
 	possibleTypeBytes = 32
 	argumentBytes     = 56
 	literalBytes      = 160
+	positionBytes     = 48 // an ast.Position
 	slotBytes         = 16 // an interface value
 	placeholderBytes  = 24
 )
@@ -99,6 +100,9 @@ func mapBytes(n int) int {
 // text.
 func literalSize(v *ast.Value, perNode int) int {
 	bytes := perNode + textBytes(len(v.Raw))
+	if v.Kind == ast.Variable {
+		bytes += positionBytes
+	}
 	for _, c := range v.Children {
 		bytes += textBytes(len(c.Name)) + literalSize(c.Value, perNode)
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 	"github.com/vektah/gqlparser/v2/validator/core"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 )
@@ -25,8 +23,7 @@ func TestFieldConflictsMatchPairwiseComparison(t *testing.T) {
 				text += " fragment " + name + " on " + on + "{" + overlapping(g, s, on, 2) + "}"
 			}
 		}
-		tree, err := parser.ParseQuery(&ast.Source{Input: text})
-		must(t, err)
+		tree, _ := parsed(t, text)
 		theirs := 0
 		events := &core.Events{}
 		rules.OverlappingFieldsCanBeMergedRule.RuleFunc(events, func(...core.ErrorOption) { theirs++ })

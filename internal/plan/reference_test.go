@@ -12,7 +12,6 @@ import (
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 )
 
 // A reference executes documents on gqlparser's syntax tree with the algorithms of the specification, without
@@ -30,9 +29,11 @@ var errInvalid = errors.New("invalid operation, variable or argument")
 
 // run returns the data of the response as JSON. It returns an error if the operation or its variables are invalid.
 func (r *reference) run(text, operation string, given map[string]any) (data string, err error) {
-	if r.tree, err = parser.ParseQuery(&ast.Source{Input: text}); err != nil {
-		return "", err
+	tree, _, invalid := parseDocument(text, Limits{})
+	if invalid != nil {
+		return "", invalid
 	}
+	r.tree = tree
 	if r.op = r.tree.Operations.ForName(operation); r.op == nil {
 		return "", errInvalid
 	}

@@ -149,9 +149,9 @@ func (r *run) field(f *field, src any) bool {
 
 // resolve calls a field's resolver and returns its panic as an error.
 func (r *run) resolve(f *field, src any) (value any, err error) {
-	args, err := f.arguments(r.Bound, r.args)
-	if err != nil {
-		return nil, err
+	args, invalid := f.arguments(r.Bound, r.args)
+	if invalid != nil {
+		return nil, invalid
 	}
 	if f.dynamic != nil {
 		r.args = args
@@ -163,8 +163,9 @@ func (r *run) resolve(f *field, src any) (value any, err error) {
 	return f.source.Resolve(r.ctx, src, args)
 }
 
-// arguments returns the arguments of f with the values of b's variables. It may use the memory of buf.
-func (f *field) arguments(b *Bound, buf Args) (Args, error) {
+// arguments returns the arguments of f with the values of b's variables. It may use the memory of buf. Only a variable
+// can be invalid: null for a non-null argument that has a default value.
+func (f *field) arguments(b *Bound, buf Args) (Args, *Error) {
 	if f.dynamic == nil {
 		return f.constant, nil
 	}
@@ -187,7 +188,7 @@ func (f *field) arguments(b *Bound, buf Args) (Args, error) {
 		}
 		value, err := b.cache.schema.fromLiteral(a.typ, a.value, b.value)
 		if err != nil {
-			return nil, inputError("Argument %q has an invalid value: %s", a.name, err)
+			return nil, f.invalidArgument(a, err)
 		}
 		args[i] = value
 	}
@@ -327,7 +328,10 @@ func (r *run) fail(f *field, err error) {
 	}
 	known := *mask(r.ctx, err, &r.report) // a copy, because the error may be shared
 	e := &known
-	e.Locations, e.Path = r.locations(f), make([]any, len(r.path))
+	if e.Locations == nil {
+		e.Locations = f.locations
+	}
+	e.Locations, e.Path = r.locations(e.Locations), make([]any, len(r.path))
 	for i, s := range r.path {
 		if e.Path[i] = s.name; s.name == "" {
 			e.Path[i] = s.index

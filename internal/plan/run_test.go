@@ -12,7 +12,6 @@ import (
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/validator/core"
 
 	"github.com/chaingql/chaingql/internal/guard"
 )
@@ -81,14 +80,14 @@ func TestPanicInValidationRuleBecomesMaskedError(t *testing.T) {
 		received = err
 		return masked(context.Background(), err, nil)
 	})
-	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
+	c.rules = append(c.rules, rule{"Panics", func(*validation) { panic(secret) }})
 	if got := ask(c, "{ok}", nil); got != `{"errors":[{"message":"Internal server error",`+internal+`}]}` || !strings.Contains(fmt.Sprint(received), secret) {
 		t.Errorf("got %s, and mask received %v", got, received)
 	}
 	c = testCache(t, defaultLimits)
 	const text = `query($v: Boolean!){int @skip(if: $v)}`
 	prepare(t, c, text, map[string]any{"v": true})
-	c.rules = append(c.rules, core.Rule{Name: "Panics", RuleFunc: func(*core.Events, core.AddErrFunc) { panic(secret) }})
+	c.rules = append(c.rules, rule{"Panics", func(*validation) { panic(secret) }})
 	// The document is cached, but the plan for these variables is not.
 	if got := ask(c, text, map[string]any{"v": false}); !strings.Contains(got, internal) {
 		t.Errorf("new plan of a cached document: got %s, want a masked error", got)
@@ -193,6 +192,23 @@ func TestFieldErrorHasEachLocationOnce(t *testing.T) {
 	got := ask(testCache(t, defaultLimits), "{...A ...A int(mode: 4)} fragment A on Query{int(mode: 4)}", nil)
 	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// As in graphql-js, the location of an invalid argument is that of its variable.
+func TestInvalidArgumentIsLocatedAtVariable(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	for text, column := range map[string]string{
+		"query($v:Int){defaults(n:$v)}":                                  "26",
+		"query($v:Int){maybe{defaults(i:1 n: $v)}}":                      "37",
+		`query($v:Int){a:echo(s:"longer than before") b:defaults(n:$v)}`: "59",
+		`query($v:Int){a:echo(s:"short") b:defaults(n:$v)}`:              "46",
+		"query($v:String){defaults(o:{name:$v})}":                        "35",
+	} {
+		want := `"locations":[{"line":1,"column":` + column + `}],"path":[`
+		if got := ask(c, text, map[string]any{"v": nil}); !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
 	}
 }
 

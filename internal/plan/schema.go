@@ -10,7 +10,6 @@ import (
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/formatter"
-	"github.com/vektah/gqlparser/v2/parser"
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
@@ -294,11 +293,11 @@ func literal(s string) (*ast.Value, error) {
 	if s == "" {
 		return nil, nil
 	}
-	doc, err := parser.ParseQuery(&ast.Source{Input: "query($v:X=" + s + "){a}"})
+	v, err := parseConstant(s)
 	if err != nil {
 		return nil, err
 	}
-	return doc.Operations[0].VariableDefinitions[0].DefaultValue, nil
+	return v, nil
 }
 
 // findOpaque sets s.opaque: it finds the input types that contain a host's scalar at any depth.

@@ -255,6 +255,16 @@ func testCache(t testing.TB, limits Limits) *Cache {
 	return NewCache(testSchema(t), limits, masked, nil)
 }
 
+// parsed returns the syntax tree of a text.
+func parsed(t testing.TB, text string) (*ast.QueryDocument, parts) {
+	t.Helper()
+	tree, parts, err := parseDocument(text, Limits{}.withDefaults())
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return tree, parts
+}
+
 // ask runs a query and returns the response. If Prepare returns errors, ask returns these as JSON.
 func ask(c *Cache, text string, variables map[string]any) string {
 	b, errs := c.Prepare(text, "", variables)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/parser"
 	"github.com/vektah/gqlparser/v2/validator/core"
 )
 
@@ -31,17 +30,15 @@ func TestNumberOfVisitsByRulesIsBounded(t *testing.T) {
 	const levels = 8 // 9,841 visits if every spread were followed each time
 	for _, end := range []string{"...X", "...X ...Y", "... {...X}", "ticks", "nope", "ticks b: ticks", "... on X{...Y}"} {
 		text := tripling(levels, end)
-		tree, err := parser.ParseQuery(&ast.Source{Input: text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		tree, parts := parsed(t, text)
 		for _, rule := range c.rules {
 			reports := 0
-			events := &core.Events{}
-			rule.RuleFunc(events, func(...core.ErrorOption) { reports++ })
-			core.Walk(c.schema.types, tree, events)
+			v := &validation{schema: c.schema, parts: parts,
+				report: func(at []Location, _ string, _ ...any) { reports += max(1, len(at)) }}
+			rule.observe(v)
+			core.Walk(c.schema.types, tree, &v.Events)
 			if most := 3 * (levels + 2) * (levels + 2); reports > most {
-				t.Errorf("%s: got %d reports for fragments that end in %s, want at most %d", rule.Name, reports, end, most)
+				t.Errorf("%s: got %d reports for fragments that end in %s, want at most %d", rule.name, reports, end, most)
 			}
 		}
 	}
@@ -169,10 +166,7 @@ func TestWorkForEachDocumentStaysWithinBudget(t *testing.T) {
 	docs["equal literals on many paths"] = repeating(9, strings.Repeat("echo(l:["+strings.Repeat("1 ", 90)+"])", 2))
 	docs["spreads on many paths"] = repeating(9, strings.Repeat("...{int} ", 100))
 	for name, text := range docs {
-		tree, err := parser.ParseQuery(&ast.Source{Input: text})
-		if err != nil {
-			t.Fatal(name, err)
-		}
+		tree, parts := parsed(t, text)
 		nodes, visits := 0, 0
 		count := func(total *int) *core.Events {
 			events := &core.Events{}
@@ -194,7 +188,7 @@ func TestWorkForEachDocumentStaysWithinBudget(t *testing.T) {
 		if most := (l.Operations + l.Fragments) * nodes; visits > most {
 			t.Errorf("%s: got %d visits by rules, want at most %d", name, visits, most)
 		}
-		if c := NewCache(s, l, masked, nil); c.validate(tree) == nil {
+		if c := NewCache(s, l, masked, nil); c.validate(tree, parts) == nil {
 			for _, op := range tree.Operations {
 				m := merger{budget: budget, seen: map[*ast.Field]bool{}}
 				m.sameFields(op.SelectionSet)

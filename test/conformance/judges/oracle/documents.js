@@ -1,7 +1,7 @@
 // Random requests: a document that matches the schema, except for random mistakes
 // (slips), with its variables and an operation name. risk is the probability of a
 // slip.
-import { doTypesOverlap, getNamedType, isCompositeType, isInputType, isNonNullType, isTypeSubTypeOf, parseType, SchemaMetaFieldDef, typeFromAST, TypeMetaFieldDef } from 'graphql'
+import { doTypesOverlap, getNamedType, isCompositeType, isInputType, isNonNullType, isTypeSubTypeOf, parseType, SchemaMetaFieldDef, typeFromAST, TypeMetaFieldDef } from 'graphql-17'
 import { mutate } from './mutations.js'
 import { oddities } from './oddities.js'
 import { Random } from './random.js'
@@ -150,13 +150,13 @@ class Writer {
   field(type, depth, def, only) {
     const { random, schema } = this
     const meta = type === schema.getQueryType() && random.chance(0.15) ? [SchemaMetaFieldDef, TypeMetaFieldDef] : []
-    const usable = [...Object.values(type.getFields()), ...meta]
+    const usable = [...Object.values(type.getFields?.() ?? {}), ...meta]
       .filter((f) => !moving.has(f.name) && ((depth > 0 && this.left > 0) || !isCompositeType(getNamedType(f.type))))
     if (usable.length === 0 && !only) return '__typename'
     const field = only ?? random.pick(usable)
     const { alias, args } = this.call(type, field, def)
     const composite = isCompositeType(getNamedType(field.type))
-    const body = composite !== this.slip() ? this.set(composite ? getNamedType(field.type) : schema.getType('PageInfo'), depth - 1, def) : ''
+    const body = composite !== this.slip() ? this.set(composite ? getNamedType(field.type) : schema.getType('PageInfo') ?? schema.getQueryType(), depth - 1, def) : ''
     const list = random.shuffled(args)
     return `${alias === field.name ? '' : `${alias}:${this.gap()}`}${field.name}${list.length > 0 ? `(${list.join(this.gap())})` : ''}${this.directives(def)}${body && this.gap()}${body}`
   }
@@ -251,11 +251,7 @@ class Writer {
     for (const v of this.variables) {
       const needed = isNonNullType(v.known) && !v.default
       if (needed ? random.chance(this.risk) : random.chance(0.3)) continue
-      const value = values.json(v.known, v.place)
-      // If null overrides the default of a variable that @skip or @include uses as
-      // a Boolean!, the specification has no error (CollectFields in 6.3.2 only
-      // checks whether the value is true), but graphql-js 16 reports one.
-      if (v.place !== 'if' || value !== 'null') parts.push(`"${v.name}":${value}`)
+      parts.push(`"${v.name}":${values.json(v.known, v.place)}`)
     }
     if (random.chance(0.05)) parts.push('"more":{"than":"declared"}')
     return `{${parts.join(',')}}`

@@ -1,10 +1,10 @@
-// The reference: graphql-js executes a request with the schema that the server's
+// The reference: graphql-js 17 executes a request with the schema that the server's
 // introspection returns.
 import assert from 'node:assert/strict'
 import {
-  __Directive, __Schema, buildClientSchema, execute, getIntrospectionQuery, getOperationAST, GraphQLError, introspectionTypes,
+  __Directive, __Schema, buildClientSchema, execute, getIntrospectionQuery, getOperationAST, introspectionTypes,
   parse, specifiedRules, specifiedScalarTypes, subscribe, validate,
-} from 'graphql'
+} from 'graphql-17'
 import { attach } from './resolvers.js'
 
 // everything is an introspection query for all fields.
@@ -13,36 +13,17 @@ export const everything = getIntrospectionQuery({
   schemaDescription: true, inputValueDeprecation: true, oneOf: true,
 })
 
-// The rules include two that the specification of September 2025 requires but graphql-js 16 lacks.
-const rules = [...specifiedRules, operationTypes, unconditionalStream]
+// The rules without those for @defer and @stream, which only a draft has.
+const rules = specifiedRules.filter(({ name }) => !/^(Defer|Stream)/.test(name))
+const strict = { hideSuggestions: true, allowEmptySelectionSets: false }
 
-// 5.2.1.1: the schema must have a root type for each operation.
-function operationTypes(context) {
-  return {
-    OperationDefinition(node) {
-      if (!context.getSchema().getRootType(node.operation)) {
-        context.reportError(new GraphQLError(`The schema has no ${node.operation}.`, { nodes: node }))
-      }
-    },
-  }
-}
-
-// 5.2.4.1: the root selections of a subscription must have neither @skip nor @include.
-function unconditionalStream(context) {
-  const check = ({ selections }, seen) => {
-    for (const selection of selections) {
-      if (selection.directives.some((d) => d.name.value === 'skip' || d.name.value === 'include')) {
-        context.reportError(new GraphQLError('The root field of a subscription must not be conditional.', { nodes: selection }))
-      }
-      const name = selection.kind === 'FragmentSpread' && selection.name.value
-      if (selection.kind === 'InlineFragment') check(selection.selectionSet, seen)
-      if (name && !seen.has(name) && context.getFragment(name)) check(context.getFragment(name).selectionSet, seen.add(name))
-    }
-  }
-  return {
-    OperationDefinition(node) {
-      if (node.operation === 'subscription') check(node.selectionSet, new Set())
-    },
+// check parses and validates a text. It returns the document, or all errors.
+export function check(schema, text) {
+  try {
+    const document = parse(text, strict)
+    return { document, errors: validate(schema, document, rules, strict) }
+  } catch (err) {
+    return { errors: [err] }
   }
 }
 
@@ -55,30 +36,24 @@ export class Reference {
     attach(this.schema, chain)
   }
 
-  // answer returns the expected result: a refusal, a stream or its refusal, or data
-  // with the paths of its errors.
+  // answer returns the expected result: a refusal, a stream or its refusal, or data, with the errors. A refusal that
+  // depends only on the document is fixed.
   async answer({ query, variables, operationName }) {
-    let document
-    try {
-      document = parse(query)
-      const [error] = validate(this.schema, document, rules)
-      if (error) throw error
-    } catch (err) { // validate also throws if a condition in a subscription is a variable
-      return { refused: true, why: err.message }
-    }
+    const { document, errors } = check(this.schema, query)
+    if (errors.length > 0) return { refused: true, fixed: true, errors }
     const name = operationName || undefined // an empty name counts as absent
     const request = { schema: this.schema, document, operationName: name, variableValues: variables === undefined ? undefined : JSON.parse(variables) }
     if (getOperationAST(document, name)?.operation === 'subscription') return this.stream(request)
     const { data, errors: fieldErrors = [] } = execute(request) // no resolver is asynchronous, so execute returns the result itself
-    if (data === undefined) return { refused: true, why: fieldErrors[0].message }
-    return { data: JSON.stringify(data), paths: fieldErrors.map((err) => err.path) }
+    if (data === undefined) return { refused: true, errors: fieldErrors }
+    return { data: JSON.stringify(data), errors: fieldErrors }
   }
 
   async stream(request) {
     const refused = execute(request) // shows only whether the variables are valid
-    if (refused.data === undefined) return { refused: true, why: refused.errors[0].message }
-    const stream = await subscribe(request)
-    return { stream: true, why: stream.errors?.[0].message }
+    if (refused.data === undefined) return { refused: true, errors: refused.errors }
+    const { errors } = await subscribe(request)
+    return { stream: true, errors }
   }
 }
 
@@ -88,9 +63,9 @@ function inOrder(types, introspected) {
   return Object.fromEntries(introspected.map(({ name }) => [name, types[name]]))
 }
 
-// graphql-js 16.15 has deprecated directives and directives on directives, which
+// graphql-js 17 has deprecated directives and directives on directives, which
 // the specification of September 2025 does not have.
-function forgetDrafts() {
+export function forgetDrafts() {
   const fields = __Directive.getFields()
   delete fields.isDeprecated
   delete fields.deprecationReason

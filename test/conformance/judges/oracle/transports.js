@@ -1,5 +1,6 @@
 // One request over each transport. An answer has the same fields as that of the
-// reference: refused, stream, data and paths.
+// reference: refused, stream, data and errors. If first is set, the protocol sends only
+// the first error.
 import { WebSocket } from 'ws'
 
 export function requestBody({ query, variables, operationName }) {
@@ -12,9 +13,9 @@ export function requestBody({ query, variables, operationName }) {
 // result returns data as text, so that the order of keys is compared, too.
 function result(text) {
   const { data, errors = [] } = JSON.parse(text)
-  if (data === undefined) return { refused: true, why: errors[0].message, errors }
+  if (data === undefined) return { refused: true, errors }
   const end = errors.length > 0 ? text.indexOf(',"errors":[', 8 + JSON.stringify(data).length) : text.length - 1
-  return { data: text.slice('{"data":'.length, end), paths: errors.map((err) => err.path) }
+  return { data: text.slice('{"data":'.length, end), errors }
 }
 
 export const http = {
@@ -29,7 +30,7 @@ export const http = {
         const text = await response.text()
         switch (response.status) {
           case 200: return result(text)
-          case 400: return { refused: true, why: JSON.parse(text).errors[0].message }
+          case 400: return { refused: true, errors: JSON.parse(text).errors }
           case 406: return { stream: true, unread: true } // a valid subscription, which needs another transport
           default: return { status: response.status, text }
         }
@@ -76,7 +77,7 @@ function socket(protocol) {
             return
           }
           waiting.delete(id)
-          if (type === 'error') one.resolve({ refused: true, why: (payload[0] ?? payload).message })
+          if (type === 'error') one.resolve({ refused: true, errors: [payload].flat(), first: protocol === 'graphql-ws' })
           else if (type === 'complete') one.resolve(one.data ?? { stream: true })
           else one.reject(new Error(`an unexpected frame: ${text}`))
         })
@@ -88,7 +89,7 @@ function socket(protocol) {
           if (ended) throw ended
           const id = String(++number)
           const answered = new Promise((resolve, reject) => waiting.set(id, { resolve, reject }))
-          const late = setTimeout(() => waiting.get(id)?.resolve({ why: 'no answer' }), patience)
+          const late = setTimeout(() => waiting.get(id)?.resolve({ late: true }), patience)
           socket.send(`{"id":"${id}","type":"${word.start}","payload":${requestBody(request)}}`)
           if (isStream) {
             socket.send(`{"id":"${id}","type":"${word.stop}"}`)

@@ -1,5 +1,5 @@
 // Random values of each input type, as literals and as JSON, valid and invalid.
-import { GraphQLInputObjectType, isEnumType, isInputObjectType, isListType, isNonNullType } from 'graphql'
+import { GraphQLInputObjectType, isEnumType, isInputObjectType, isListType, isNonNullType } from 'graphql-17'
 import { friendly } from './chain.js'
 
 const numbers = {
