@@ -13,9 +13,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { codegen } from '@graphql-codegen/core'
 import * as typescript from '@graphql-codegen/typescript'
 import * as operations from '@graphql-codegen/typescript-operations'
-import {
-  buildClientSchema, buildSchema, introspectionTypes, lexicographicSortSchema, parse, printSchema, specifiedDirectives, validate, validateSchema,
-} from 'graphql'
+import { buildClientSchema, buildSchema, lexicographicSortSchema, parse, printSchema, validate, validateSchema } from 'graphql'
+import * as seventeen from 'graphql-17'
 import { everything } from './oracle/reference.js'
 
 const sdlFile = fileURLToPath(new URL('../../../testdata/schema.graphql', import.meta.url))
@@ -56,20 +55,28 @@ const cases = {
     for (const directive of directives) described('@', directive)
   },
 
-  // graphql-js 16.15 also implements a draft: directives can be deprecated.
+  'graphql-js 17 accepts the schema': ({ introspection }) => {
+    assert.deepEqual(seventeen.validateSchema(seventeen.buildClientSchema({ __schema: introspection })), [])
+  },
+
+  // graphql-js 17 also implements a draft: directives can be deprecated.
   'introspection matches the specification of September 2025'({ introspection: { types, directives } }) {
-    for (const type of introspectionTypes) {
+    for (const type of seventeen.introspectionTypes) {
       const own = types.find((t) => t.name === type.name)
       assert.ok(own, `${type.name} is missing`)
       const known = type.getFields?.() ?? Object.fromEntries(type.getValues().map((v) => [v.name, {}]))
       const drafts = { __Directive: ['isDeprecated', 'deprecationReason'], __DirectiveLocation: ['DIRECTIVE_DEFINITION'] }[type.name] ?? []
       const names = Object.keys(known).filter((name) => !drafts.includes(name))
       assert.deepEqual((own.fields ?? own.enumValues).map((f) => f.name), names, type.name)
-      for (const field of own.fields ?? []) assert.equal(written(field.type), String(known[field.name].type), `${type.name}.${field.name}`)
+      for (const field of own.fields ?? []) {
+        assert.equal(written(field.type), String(known[field.name].type), `${type.name}.${field.name}`)
+        if (`${type.name}.${field.name}` !== '__Schema.directives') sameArguments(field.args, known[field.name].args, `${type.name}.${field.name}`)
+      }
     }
-    for (const { name, args } of specifiedDirectives) {
+    for (const { name, args } of seventeen.specifiedDirectives) {
       const own = directives.find((d) => d.name === name)
-      assert.deepEqual(own?.args.map((a) => a.name), args.map((a) => a.name), `@${name}`)
+      assert.ok(own, `@${name} is missing`)
+      sameArguments(own.args, args, `@${name}`)
       assert.ok(!own.locations.includes('DIRECTIVE_DEFINITION'), `@${name} is allowed on directives`)
     }
   },
@@ -103,6 +110,12 @@ const cases = {
 function generate(schema, documents, pluginMap) {
   const plugins = Object.keys(pluginMap).map((name) => ({ [name]: {} }))
   return codegen({ filename: 'api.ts', schema: parse(printSchema(schema)), documents, config: { strictScalars: true }, plugins, pluginMap })
+}
+
+// sameArguments compares names, types and default values.
+function sameArguments(own, known, of) {
+  const declared = ({ name, type, default: value }) => `${name}: ${type}${value ? ` = ${JSON.stringify(value.value ?? value)}` : ''}`
+  assert.deepEqual(own.map((a) => `${a.name}: ${written(a.type)}${a.defaultValue ? ` = ${a.defaultValue}` : ''}`), known.map(declared), of)
 }
 
 function written({ kind, name, ofType }) {

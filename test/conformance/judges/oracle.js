@@ -1,7 +1,8 @@
-// A comparison of execution with graphql-js. Random requests are sent to the server
-// and to the reference. Both must refuse the same requests, return the same data,
-// byte for byte, and return errors with the same paths. The texts of errors may
-// differ.
+// A comparison with graphql-js 17. Random requests are sent to the server and to the
+// reference. Both must refuse the same requests, return the same data, byte for byte,
+// and return errors with the same paths and locations. Errors of documents must also
+// have the same texts, without suggestions. graphql-js 16 is asked, too, whether a
+// document is valid: where both versions agree, the server must agree with both.
 //
 //	node judges/oracle.js URL [--seed 1] [--documents 4000] [--modern]
 //
@@ -9,8 +10,10 @@
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { readChain } from './oracle/chain.js'
+import { agree, show } from './oracle/compare.js'
 import { request } from './oracle/documents.js'
 import { everything, Reference } from './oracle/reference.js'
+import { Sixteen } from './oracle/sixteen.js'
 import { http, legacy, modern } from './oracle/transports.js'
 
 const atOnce = 8
@@ -21,9 +24,11 @@ export async function oracle(url, { seed = 1, documents = 4000, transports = [ht
     return (await response.json()).data
   }
   const chain = await readChain(ask)
-  const reference = new Reference(await ask(everything), chain)
+  const introspection = await ask(everything)
+  const reference = new Reference(introspection, chain)
+  const sixteen = new Sixteen(introspection)
   const lines = await Promise.all(transports.map(async (t) => ({ name: t.name, line: await t.open(url) })))
-  const count = { documents, refused: 0, 'with field errors': 0, streams: 0, 'without errors': 0 }
+  const count = { documents, refused: 0, 'with field errors': 0, streams: 0, 'without errors': 0, 'valid in only one version of graphql-js': 0 }
   let differences = 0
   let next = 0
 
@@ -32,7 +37,8 @@ export async function oracle(url, { seed = 1, documents = 4000, transports = [ht
       const i = next++
       const asked = request(reference.schema, chain, seed, i)
       const want = await reference.answer(asked)
-      count[want.refused ? 'refused' : want.stream ? 'streams' : want.paths.length > 0 ? 'with field errors' : 'without errors']++
+      count[want.refused ? 'refused' : want.stream ? 'streams' : want.errors.length > 0 ? 'with field errors' : 'without errors']++
+      if (sixteen.valid(asked.query) === (want.fixed === true)) count['valid in only one version of graphql-js']++
       for (const { name, line } of lines) {
         const got = await line.answer(asked, want.stream).catch((err) => ({ error: String(err) }))
         if (agree(want, got)) continue
@@ -45,18 +51,6 @@ export async function oracle(url, { seed = 1, documents = 4000, transports = [ht
   for (const { line } of lines) line.close()
   log(`seed ${seed}: ${Object.entries(count).map(([what, n]) => `${n} ${what}`).join(', ')}, over ${lines.map((l) => l.name).join(' and ')}; chain of ${chain.blocks.length} blocks`)
   return { passed: documents * lines.length - differences, failed: differences }
-}
-
-function agree(want, got) {
-  if (want.refused) return got.refused === true
-  if (!want.stream) return got.data === want.data && JSON.stringify(got.paths) === JSON.stringify(want.paths)
-  if (got.unread) return true
-  return want.why === undefined ? got.stream === true : got.refused === true
-}
-
-function show({ refused, stream, why, ...rest }) {
-  if (refused || stream) return `${refused ? 'refused' : 'a stream'}${why ? `: ${why}` : ''}`
-  return JSON.stringify(rest)
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) {
