@@ -147,8 +147,10 @@ func TestFilterOperatorsSelectMatchingBlocks(t *testing.T) {
 		{`filter:{workchain_id:{in:[0,-1]},seq_no:{gt:0},OR:{id:{eq:"zz"}}}`, "0 1 2 3"}, // from the recording
 		{`after:null`, all},
 		{`filter:{workchain_id:{eq:"x"}}`, `Int cannot represent non-integer value: "x"`},
-		{`filter:{workchain_id:{like:1}}`, `Expected value of type "IntFilter" not to include unknown field "like", found: {...}.`},
-		{`filter:{nope:{eq:1}}`, `Expected value of type "BlockFilter" not to include unknown field "nope", found: {...}.`},
+		{`filter:{workchain_id:{like:1}}`,
+			`Expected value of type "IntFilter" not to include unknown field "like", found: {...}.`},
+		{`filter:{nope:{eq:1}}`,
+			`Expected value of type "BlockFilter" not to include unknown field "nope", found: {...}.`},
 		{`filter:{workchain_id:{eq:2147483648}}`, `Int cannot represent non 32-bit signed integer value: 2147483648`},
 	}
 	payloads := make([]string, len(table))

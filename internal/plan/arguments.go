@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -74,6 +75,38 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 			f.dynamic[i] = arg
 		}
 	}
+}
+
+// arguments returns the arguments of f with the values of b's variables. It may use the memory of buf. Only a variable
+// can be invalid: null for a non-null argument that has a default value.
+func (f *field) arguments(b *Bound, buf Args) (Args, *Error) {
+	if f.dynamic == nil {
+		return f.constant, nil
+	}
+	args := slices.Grow(buf[:0], len(f.dynamic))[:len(f.dynamic)]
+	for i := range f.dynamic {
+		a := &f.dynamic[i]
+		if a.value == nil {
+			args[i] = cloneValue(a.def) // a host's resolver may change it
+			continue
+		}
+		if a.variable >= 0 {
+			if value := b.variables[a.variable]; value == (absent{}) {
+				if args[i] = cloneValue(a.def); a.def != nil || !a.typ.NonNull {
+					continue
+				}
+			} else if value != nil {
+				args[i] = value
+				continue
+			}
+		}
+		value, err := b.cache.schema.fromLiteral(a.typ, a.value, b.value)
+		if err != nil {
+			return nil, f.invalidArgument(a, err)
+		}
+		args[i] = value
+	}
+	return args, nil
 }
 
 // invalidArgument returns the error of an argument, at the variable that caused it.

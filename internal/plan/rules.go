@@ -24,7 +24,7 @@ func (s *Schema) rootType(kind ast.Operation) *ast.Definition {
 func fieldsOnCorrectType(v *validation) {
 	v.OnField(func(_ *core.Walker, f *ast.Field) {
 		if of := f.ObjectDefinition; f.Definition == nil && of != nil && of.IsCompositeType() {
-			v.report(locationsOf(f.Position), "Cannot query field %q on type %q.", f.Name, of.Name)
+			v.invalid(locationsOf(f.Position), "Cannot query field %q on type %q.", f.Name, of.Name)
 		}
 	})
 }
@@ -36,12 +36,12 @@ func fragmentsOnCompositeTypes(v *validation) {
 	}
 	v.OnInlineFragment(func(_ *core.Walker, f *ast.InlineFragment) {
 		if !composite(f.TypeCondition) {
-			v.report(v.at(f, partTypeCondition), "Fragment cannot condition on non composite type %q.", f.TypeCondition)
+			v.invalid(v.at(f, partTypeCondition), "Fragment cannot condition on non composite type %q.", f.TypeCondition)
 		}
 	})
 	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
 		if !composite(f.TypeCondition) {
-			v.report(v.at(f, partTypeCondition), "Fragment %q cannot condition on non composite type %q.",
+			v.invalid(v.at(f, partTypeCondition), "Fragment %q cannot condition on non composite type %q.",
 				f.Name, f.TypeCondition)
 		}
 	})
@@ -59,10 +59,10 @@ func scalarLeafs(v *validation) {
 		}
 		switch leaf := v.schema.types.Types[f.Definition.Type.Name()].IsLeafType(); {
 		case leaf && len(f.SelectionSet) > 0:
-			v.report(v.at(f, partSelectionSet), "Field %q must not have a selection since type %q has no subfields.",
+			v.invalid(v.at(f, partSelectionSet), "Field %q must not have a selection since type %q has no subfields.",
 				f.Name, t)
 		case !leaf && len(f.SelectionSet) == 0:
-			v.report(locationsOf(f.Position), "Field %q of type %q must have a selection of subfields.", f.Name, t)
+			v.invalid(locationsOf(f.Position), "Field %q of type %q must have a selection of subfields.", f.Name, t)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func providedRequiredArguments(v *validation) {
 	check := func(args ast.ArgumentList, defs ast.ArgumentDefinitionList, pos *ast.Position, of ...string) {
 		for _, def := range defs {
 			if def.Type.NonNull && def.DefaultValue == nil && args.ForName(def.Name) == nil {
-				v.report(locationsOf(pos), "Argument \"%s(%s:)\" of type %q is required, but it was not provided.",
+				v.invalid(locationsOf(pos), "Argument \"%s(%s:)\" of type %q is required, but it was not provided.",
 					strings.Join(of, ""), def.Name, def.Type)
 			}
 		}
@@ -91,7 +91,7 @@ func providedRequiredArguments(v *validation) {
 func variablesAreInputTypes(v *validation) {
 	v.OnVariable(func(_ *core.Walker, variable *ast.VariableDefinition) {
 		if def := v.schema.types.Types[variable.Type.Name()]; def != nil && !def.IsInputType() {
-			v.report(locationsOf(variable.Type.Position), "Variable \"$%s\" cannot be non-input type %q.",
+			v.invalid(locationsOf(variable.Type.Position), "Variable \"$%s\" cannot be non-input type %q.",
 				variable.Variable, variable.Type)
 		}
 	})
@@ -118,7 +118,7 @@ func variablesInAllowedPosition(v *validation) {
 			place.NonNull = false
 		}
 		if !def.Type.IsCompatible(&place) {
-			v.report(locationsOf(def.Position, value.Position),
+			v.invalid(locationsOf(def.Position, value.Position),
 				"Variable \"$%s\" of type %q used in position expecting type %q.", value.Raw, def.Type, value.ExpectedType)
 		}
 	})
@@ -146,14 +146,14 @@ func possibleFragmentSpreads(v *validation) {
 	}
 	v.OnInlineFragment(func(_ *core.Walker, f *ast.InlineFragment) {
 		if !possible(f.ObjectDefinition, f.TypeCondition) {
-			v.report(locationsOf(f.Position),
+			v.invalid(locationsOf(f.Position),
 				"Fragment cannot be spread here as objects of type %q can never be of type %q.",
 				f.ObjectDefinition.Name, f.TypeCondition)
 		}
 	})
 	v.OnFragmentSpread(func(_ *core.Walker, f *ast.FragmentSpread) {
 		if f.Definition != nil && !possible(f.ObjectDefinition, f.Definition.TypeCondition) {
-			v.report(locationsOf(f.Position),
+			v.invalid(locationsOf(f.Position),
 				"Fragment %q cannot be spread here as objects of type %q can never be of type %q.",
 				f.Name, f.ObjectDefinition.Name, f.Definition.TypeCondition)
 		}
@@ -176,20 +176,20 @@ func singleFieldSubscriptions(v *validation) {
 		c := rootCollector{schema: v.schema, root: root, visited: map[string]bool{}}
 		c.collect(op.SelectionSet)
 		if len(c.conditions) > 0 {
-			v.report(locationsOf(c.conditions...),
+			v.invalid(locationsOf(c.conditions...),
 				"%s must not use `@skip` or `@include` directives in the top level selection.", name)
 			return
 		}
 		groups := groupBy(c.fields, responseName)
 		switch {
 		case len(groups) == 0:
-			v.report(v.at(op, partSelectionSet), "%s must select one top level field.", name)
+			v.invalid(v.at(op, partSelectionSet), "%s must select one top level field.", name)
 		case len(groups) > 1:
-			v.report(fieldLocations(groups[1:]...), "%s must select only one top level field.", name)
+			v.invalid(fieldLocations(groups[1:]...), "%s must select only one top level field.", name)
 		}
 		for _, group := range groups {
 			if strings.HasPrefix(group[0].Name, "__") {
-				v.report(fieldLocations(group), "%s must not select an introspection top level field.", name)
+				v.invalid(fieldLocations(group), "%s must not select an introspection top level field.", name)
 			}
 		}
 	})

@@ -13,7 +13,7 @@ import (
 func knownOperationTypes(v *validation) {
 	v.OnOperation(func(_ *core.Walker, op *ast.OperationDefinition) {
 		if v.schema.rootType(op.Operation) == nil {
-			v.report(locationsOf(op.Position), "The %s operation is not supported by the schema.", op.Operation)
+			v.invalid(locationsOf(op.Position), "The %s operation is not supported by the schema.", op.Operation)
 		}
 	})
 }
@@ -21,7 +21,7 @@ func knownOperationTypes(v *validation) {
 func knownTypeNames(v *validation) {
 	check := func(name string, at []Location) {
 		if v.schema.types.Types[name] == nil {
-			v.report(at, "Unknown type %q.", name)
+			v.invalid(at, "Unknown type %q.", name)
 		}
 	}
 	v.OnVariable(func(_ *core.Walker, variable *ast.VariableDefinition) {
@@ -44,7 +44,7 @@ func knownTypeNames(v *validation) {
 func knownFragmentNames(v *validation) {
 	v.OnFragmentSpread(func(_ *core.Walker, s *ast.FragmentSpread) {
 		if s.Definition == nil {
-			v.report(v.at(s, partName), "Unknown fragment %q.", s.Name)
+			v.invalid(v.at(s, partName), "Unknown fragment %q.", s.Name)
 		}
 	})
 }
@@ -56,7 +56,7 @@ func knownArgumentNames(v *validation) {
 		}
 		for _, a := range f.Arguments {
 			if f.Definition.Arguments.ForName(a.Name) == nil {
-				v.report(locationsOf(a.Position), "Unknown argument %q on field \"%s.%s\".",
+				v.invalid(locationsOf(a.Position), "Unknown argument %q on field \"%s.%s\".",
 					a.Name, f.ObjectDefinition.Name, f.Name)
 			}
 		}
@@ -64,7 +64,7 @@ func knownArgumentNames(v *validation) {
 	v.OnDirective(func(_ *core.Walker, d *ast.Directive) {
 		for _, a := range d.Arguments {
 			if d.Definition != nil && d.Definition.Arguments.ForName(a.Name) == nil {
-				v.report(locationsOf(a.Position), "Unknown argument %q on directive \"@%s\".", a.Name, d.Name)
+				v.invalid(locationsOf(a.Position), "Unknown argument %q on directive \"@%s\".", a.Name, d.Name)
 			}
 		}
 	})
@@ -79,9 +79,9 @@ func noUndefinedVariables(v *validation) {
 		}
 		at := locationsOf(value.Position, op.Position)
 		if op.Name == "" {
-			v.report(at, "Variable \"$%s\" is not defined.", value.Raw)
+			v.invalid(at, "Variable \"$%s\" is not defined.", value.Raw)
 		} else {
-			v.report(at, "Variable \"$%s\" is not defined by operation %q.", value.Raw, op.Name)
+			v.invalid(at, "Variable \"$%s\" is not defined by operation %q.", value.Raw, op.Name)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func noUnusedFragments(v *validation) {
 	})
 	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
 		if !used[f.Name] {
-			v.report(locationsOf(f.Position), "Fragment %q is never used.", f.Name)
+			v.invalid(locationsOf(f.Position), "Fragment %q is never used.", f.Name)
 		}
 	})
 }
@@ -108,9 +108,9 @@ func noUnusedVariables(v *validation) {
 			switch at := locationsOf(def.Position); {
 			case used[def.Variable]:
 			case op.Name == "":
-				v.report(at, "Variable \"$%s\" is never used.", def.Variable)
+				v.invalid(at, "Variable \"$%s\" is never used.", def.Variable)
 			default:
-				v.report(at, "Variable \"$%s\" is never used in operation %q.", def.Variable, op.Name)
+				v.invalid(at, "Variable \"$%s\" is never used in operation %q.", def.Variable, op.Name)
 			}
 		}
 	})
@@ -123,7 +123,7 @@ func uniqueNames(v *validation) {
 		if first := operations[op.Name]; first == nil {
 			operations[op.Name] = op
 		} else if op.Name != "" {
-			v.report(slices.Concat(v.at(first, partName), v.at(op, partName)),
+			v.invalid(slices.Concat(v.at(first, partName), v.at(op, partName)),
 				"There can be only one operation named %q.", op.Name)
 		}
 		for _, same := range groupBy(op.VariableDefinitions, variableName) {
@@ -132,7 +132,7 @@ func uniqueNames(v *validation) {
 				at = append(at, v.at(d, partName)...)
 			}
 			if len(same) > 1 {
-				v.report(at, "There can be only one variable named \"$%s\".", same[0].Variable)
+				v.invalid(at, "There can be only one variable named \"$%s\".", same[0].Variable)
 			}
 		}
 	})
@@ -140,7 +140,7 @@ func uniqueNames(v *validation) {
 		if first := fragments[f.Name]; first == nil {
 			fragments[f.Name] = f
 		} else {
-			v.report(slices.Concat(v.at(first, partName), v.at(f, partName)),
+			v.invalid(slices.Concat(v.at(first, partName), v.at(f, partName)),
 				"There can be only one fragment named %q.", f.Name)
 		}
 	})
@@ -151,7 +151,7 @@ func uniqueNames(v *validation) {
 				at = append(at, location(a.Position))
 			}
 			if len(same) > 1 {
-				v.report(at, "There can be only one argument named %q.", same[0].Name)
+				v.invalid(at, "There can be only one argument named %q.", same[0].Name)
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func uniqueNames(v *validation) {
 		}
 		for _, same := range groupBy(value.Children, childName) {
 			for _, f := range same[1:] {
-				v.report(locationsOf(same[0].Position, f.Position), "There can be only one input field named %q.", f.Name)
+				v.invalid(locationsOf(same[0].Position, f.Position), "There can be only one input field named %q.", f.Name)
 			}
 		}
 	})
@@ -171,7 +171,7 @@ func uniqueNames(v *validation) {
 		for _, same := range groupBy(list, directiveName) {
 			for _, d := range same[1:] {
 				if d.Definition != nil && !d.Definition.IsRepeatable {
-					v.report(locationsOf(same[0].Position, d.Position),
+					v.invalid(locationsOf(same[0].Position, d.Position),
 						"The directive \"@%s\" can only be used once at this location.", d.Name)
 				}
 			}
@@ -225,7 +225,7 @@ func noFragmentCycles(v *validation) {
 			if via = via[:len(via)-1]; len(via) > 0 {
 				message += " via " + strings.Join(via, ", ")
 			}
-			v.report(locationsOf(positions...), message+".", s.Name)
+			v.invalid(locationsOf(positions...), message+".", s.Name)
 		}
 		path = path[:len(path)-1]
 	}

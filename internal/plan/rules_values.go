@@ -39,7 +39,7 @@ func (v *validation) value(t *ast.Type, value *ast.Value) {
 	case value.Kind == ast.Variable:
 	case value.Kind == ast.NullValue:
 		if t.NonNull {
-			v.report(locationsOf(value.Position), "Expected value of non-null type %q not to be null.", t)
+			v.invalid(locationsOf(value.Position), "Expected value of non-null type %q not to be null.", t)
 		}
 	case t.Elem != nil && value.Kind == ast.ListValue:
 		for _, item := range value.Children {
@@ -54,14 +54,14 @@ func (v *validation) value(t *ast.Type, value *ast.Value) {
 			return
 		}
 		if _, err := v.schema.leafLiteral(def, value); err != nil {
-			v.report(locationsOf(err.pos), "%s", err.msg)
+			v.invalid(locationsOf(err.pos), "%s", err.msg)
 		}
 	}
 }
 
 func (v *validation) object(def *ast.Definition, value *ast.Value) {
 	if value.Kind != ast.ObjectValue {
-		v.report(locationsOf(value.Position), "Expected value of type %q to be an object, found: %s.",
+		v.invalid(locationsOf(value.Position), "Expected value of type %q to be an object, found: %s.",
 			def.Name, describeLiteral(value))
 		return
 	}
@@ -69,13 +69,13 @@ func (v *validation) object(def *ast.Definition, value *ast.Value) {
 		if child := value.Children.ForName(f.Name); child != nil {
 			v.value(f.Type, child)
 		} else if f.Type.NonNull && f.DefaultValue == nil {
-			v.report(locationsOf(value.Position), "Expected value of type %q to include required field %q, found: %s.",
+			v.invalid(locationsOf(value.Position), "Expected value of type %q to include required field %q, found: %s.",
 				def.Name, f.Name, describeLiteral(value))
 		}
 	}
 	for _, child := range value.Children {
 		if def.Fields.ForName(child.Name) == nil {
-			v.report(locationsOf(child.Position), "Expected value of type %q not to include unknown field %q, found: %s.",
+			v.invalid(locationsOf(child.Position), "Expected value of type %q not to include unknown field %q, found: %s.",
 				def.Name, child.Name, describeLiteral(value))
 		}
 	}

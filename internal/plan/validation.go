@@ -17,8 +17,8 @@ type validation struct {
 	parts  parts // positions in the document
 	errs   Errors
 
-	// report reports an error at some locations.
-	report func(at []Location, format string, args ...any)
+	// invalid reports an error at some locations.
+	invalid func(at []Location, format string, args ...any)
 }
 
 // A rule registers the functions of a validation that report one kind of error.
@@ -60,7 +60,7 @@ var validationRules = []rule{
 var noIntrospection = rule{"NoIntrospection", func(v *validation) {
 	v.OnField(func(_ *core.Walker, f *ast.Field) {
 		if f.Name == "__schema" || f.Name == "__type" {
-			v.report(locationsOf(f.Position), "Introspection is turned off.")
+			v.invalid(locationsOf(f.Position), "Introspection is turned off.")
 		}
 	})
 }}
@@ -80,7 +80,7 @@ func ruleOf(r core.Rule) rule {
 			for _, l := range found.Locations {
 				at = append(at, Location{l.Line, l.Column})
 			}
-			v.report(at, "%s", found.Message)
+			v.invalid(at, "%s", found.Message)
 		})
 	}}
 }
@@ -88,7 +88,7 @@ func ruleOf(r core.Rule) rule {
 // validate returns the first errors that the validation rules find.
 func (c *Cache) validate(doc *ast.QueryDocument, parts parts) Errors {
 	v := &validation{schema: c.schema, parts: parts}
-	v.report = v.add
+	v.invalid = v.add
 	for _, r := range c.rules {
 		r.observe(v)
 	}

@@ -34,7 +34,7 @@ func TestNumberOfVisitsByRulesIsBounded(t *testing.T) {
 		for _, rule := range c.rules {
 			reports := 0
 			v := &validation{schema: c.schema, parts: parts,
-				report: func(at []Location, _ string, _ ...any) { reports += max(1, len(at)) }}
+				invalid: func(at []Location, _ string, _ ...any) { reports += max(1, len(at)) }}
 			rule.observe(v)
 			core.Walk(c.schema.types, tree, &v.Events)
 			if most := 3 * (levels + 2) * (levels + 2); reports > most {
