@@ -34,7 +34,7 @@ func TestTwoExampleProcessesShareOneChain(t *testing.T) {
 func host(t *testing.T, program string, args ...string) {
 	t.Helper()
 	var output strings.Builder
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(program, append(args, "-drain-lead", "0s")...)
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,9 @@
 //	go run ./example -dsn 'postgres://localhost/chain' -simulate 4
 //
 // Run it a second time with another -addr and without -simulate: both processes serve
-// the same blocks. The program stops cleanly on SIGTERM and SIGINT.
+// the same blocks. docs/hosting.md shows proxies for two processes. On SIGTERM, SIGINT and
+// SIGHUP, the program reports for the time -drain-lead that it is not ready, and then stops
+// cleanly. A second signal ends it at once.
 package main
 
 import (
@@ -27,7 +29,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, err)
@@ -44,6 +46,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	schema := flags.String("schema", postgres.DefaultSchema, "`name` of the schema that contains the chain")
 	poll := flags.Duration("poll", 0, "read new blocks at this interval instead of using LISTEN: for PgBouncer")
+	lead := flags.Duration("drain-lead", 3*time.Second, "`time` from a signal, when readiness ends, to the shutdown")
 	rate := flags.Float64("simulate", 0,
 		"simulate a chain with this number of `rounds` per second (up to 1000); a round is a block of each of 3 shards")
 	if err := flags.Parse(args); err != nil {
@@ -52,21 +55,24 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if !(*rate >= 0 && *rate <= 1000) {
 		return errors.New("-simulate must be from 0 to 1000 rounds per second")
 	}
-	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		return err
-	}
-	defer listener.Close() // the server closes it too
 	backend, err := postgres.Open(ctx, *dsn, &postgres.Options{Schema: *schema, Poll: *poll})
 	if err != nil {
 		return err
 	}
 	defer backend.Close()
+	// If the program listened before, clients would wait until Open returns instead of trying another process.
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close() // the server closes it too
 
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", handler)
 	chaingql.Mount(mux, "/graphql", handler) // for clients whose URL contains no project
+	mux.HandleFunc("GET /readyz", handler.ServeReady)
+	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -88,13 +94,13 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 
 `, listener.Addr(), miner)
 
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	simulating, stop := context.WithCancel(context.Background())
+	defer stop()
 	failed := make(chan error, 2)
 	var running sync.WaitGroup
 	if *rate > 0 {
 		running.Go(func() {
-			if err := simulate(ctx, backend, time.Duration(float64(time.Second) / *rate)); err != nil && ctx.Err() == nil {
+			if err := simulate(simulating, backend, time.Duration(float64(time.Second) / *rate)); err != nil && simulating.Err() == nil {
 				failed <- err
 			}
 		})
@@ -106,14 +112,15 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 	})
 	select {
 	case <-ctx.Done():
+		handler.Drain(context.Background(), *lead)
 	case err = <-failed:
 	}
-	cancel()
 	leave, done := context.WithTimeout(context.Background(), drain)
 	defer done()
 	drained := make(chan error, 1)
 	server.RegisterOnShutdown(func() { drained <- handler.Shutdown(leave) })
 	err = errors.Join(err, server.Shutdown(leave), <-drained)
+	stop() // until now, subscribers received blocks
 	running.Wait()
 	return err
 }
