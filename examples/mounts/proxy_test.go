@@ -44,7 +44,7 @@ func nginx(conf, dir string) []string {
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		fmt.Fprintf(&temp, "%s_temp_path %s;\n", kind, filepath.Join(dir, kind))
 	}
-	whole := fmt.Sprintf("%sdaemon off;\npid %s;\nerror_log stderr;\nevents {}\nhttp {\naccess_log off;\n%sinclude %s;\n}\n",
+	whole := fmt.Sprintf("%sdaemon off;\npid %s;\nerror_log stderr;\nevents { worker_connections 4096; }\nhttp {\naccess_log off;\n%sinclude %s;\n}\n",
 		user, filepath.Join(dir, "pid"), &temp, conf)
 	return []string{"-p", dir, "-e", "stderr", "-c", put(dir, "main.conf", whole)}
 }
@@ -147,12 +147,26 @@ func TestProxiesPassQueriesSocketsAndStreams(t *testing.T) {
 	for name, p := range proxies {
 		t.Run(name, func(t *testing.T) { passes(t, p) })
 	}
+	for name, p := range two { // here, both instances are one
+		t.Run(name+" for two instances", func(t *testing.T) { passes(t, p) })
+	}
+	t.Run("haproxy over h2c", func(t *testing.T) {
+		passes(t, two["haproxy"], "default-server ", "default-server proto h2 ws h1 ")
+	})
 }
 
 // passes checks that queries, sockets and streams work through a proxy, and that the proxy does not buffer events.
-func passes(t *testing.T, p proxy) {
+func passes(t *testing.T, p proxy, replace ...string) {
 	s := newSite(t)
-	to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://")) + "/demo/graphql"
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) { // Caddy refuses requests if its first probe fails
+		if status, body := send(t, "GET", s.URL+"/readyz", ""); status == http.StatusOK {
+			break
+		} else if time.Since(began) > patience {
+			t.Fatalf("the site is not ready after %v: %s", patience, body)
+		}
+	}
+	address := strings.TrimPrefix(s.URL, "http://")
+	to := "http://" + p.run(t, address, append(replace, "127.0.0.1:8081", address)...) + "/demo/graphql"
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	query(t, to)
@@ -208,6 +222,22 @@ func TestProxiesKeepIdleSocketsAndStreamsOpen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// If the database is down, no instance is ready. Clients must then receive the responses of the instances and not an
+// error page of the proxy.
+func TestHAProxyUsesInstancesThatAreNotReadyIfNoneIs(t *testing.T) {
+	s := newSite(t)
+	s.unready.Store(true)
+	address := strings.TrimPrefix(s.URL, "http://")
+	to := "http://" + two["haproxy"].run(t, address, "127.0.0.1:8081", address) + "/demo/graphql"
+	for began := time.Now(); s.probes.Load() < 4; time.Sleep(10 * time.Millisecond) { // two of each instance
+		if time.Since(began) > patience {
+			t.Fatalf("HAProxy sent %d probes within %v, want 4", s.probes.Load(), patience)
+		}
+	}
+	query(t, to)
+	query(t, to)
 }
 
 // send sends one request and returns the status and body of the response.

@@ -21,11 +21,13 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A site is a host with a chain of 70 masterchain blocks, one second apart. It counts the requests to its Handler.
+// A site is a host with a chain of 70 masterchain blocks, one second apart. It counts the requests to its Handler, and the probes.
 type site struct {
 	*httptest.Server
 	chain    *counted
 	requests atomic.Int64
+	probes   atomic.Int64 // of readiness
+	unready  atomic.Bool
 	seqNo    uint32
 }
 
@@ -60,10 +62,24 @@ func newSiteBehind(t *testing.T, mount func(http.Handler) http.Handler, keepAliv
 		Logger:            slog.New(slog.DiscardHandler),
 		KeepAliveInterval: keepAlive,
 	})
-	s.Server = httptest.NewServer(mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		s.probes.Add(1)
+		if s.unready.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		h.ServeReady(w, r)
+	})
+	mux.Handle("/", mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
 		h.ServeHTTP(w, r)
 	})))
+	s.Server = httptest.NewUnstartedServer(mux)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true) // h2c
+	s.Start()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
