@@ -75,11 +75,7 @@ func TestDocumentedWorstCaseMemoryIsTheSumOfItsParts(t *testing.T) {
 	text, _, _ = strings.Cut(text, "\n## ")
 	stated := regexp.MustCompile(`at most ([\d,]+ MiB)`).FindStringSubmatch(text)
 	rows := regexp.MustCompile(`(?m)^\| (.*) \| (\d+ MiB) \|$`).FindAllStringSubmatch(text, -1)
-	const perSocket, perStream, pages = 40 << 10, 32 << 10, 16 << 20
-	want := []int{
-		l.CacheBytes, l.SubscriptionBytes, l.PendingBodyBytes, l.PendingResponseBytes,
-		l.Requests * requestBytes, pages, l.Connections * perSocket, l.Connections * perStream,
-	}
+	want := worstCase(l)
 	if len(stated) != 2 || len(rows) != len(want) {
 		t.Fatalf("docs/limits.md has the sum %q with %d parts, want %d parts", stated, len(rows), len(want))
 	}

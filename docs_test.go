@@ -70,7 +70,7 @@ func TestDocumentCodeBlocksWork(t *testing.T) {
 				continue // TestReadmeProgramServes
 			}
 			switch f.language {
-			case "go", "nginx", "caddy", "haproxy", "yaml":
+			case "go", "nginx", "caddy", "haproxy", "yaml", "ini":
 				f.isPartOfItsSource(t)
 			case "graphql":
 				f.isValid(t)

@@ -24,6 +24,17 @@ func behindProxy(next http.Handler) http.Handler {
 	})
 }
 
+// besideDebug serves the API and, under /debug/, the handler debug. The mux that routes /debug/ has no wildcard, so its
+// patterns do not conflict.
+func besideDebug(api, debug http.Handler) http.Handler {
+	inner := http.NewServeMux()
+	chaingql.Mount(inner, "/{project}/graphql", api)
+	mux := http.NewServeMux()
+	mux.Handle("/debug/", debug)
+	mux.Handle("/", inner)
+	return mux
+}
+
 // docs/operations.md shows behindProxy.
 func TestProxyHeaderReplacesTheLoggedAddress(t *testing.T) {
 	for header, want := range map[string]string{

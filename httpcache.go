@@ -90,6 +90,7 @@ type freshness struct {
 	// final has a tag only if it was read from the window.
 	lasting, passing string
 	age              time.Duration // how long a response with the tag passing may be cached
+	maxAge           time.Duration // Options.MaxCacheAge; 0 if not set
 	reached          string        // the window's Reached when the tags were computed
 	gaps             uint64        // the window's Gaps when the tags were computed
 	static           bool          // the response depends on nothing but the service itself
@@ -101,7 +102,9 @@ type freshness struct {
 func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	c := h.chains.current()
 	w := c.blocks.Window()
-	f := freshness{public: h.open(project), static: true, reached: w.Reached, gaps: w.Gaps, chain: c}
+	f := freshness{
+		public: h.open(project), maxAge: h.opts.MaxCacheAge, static: true, reached: w.Reached, gaps: w.Gaps, chain: c,
+	}
 	mayLast := true
 	var heads strings.Builder
 	var known head
@@ -179,8 +182,9 @@ func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duratio
 }
 
 // known reports whether the client or a proxy already has the response. final reports whether that response is final.
+// With a cap, a final response is sent again when it has expired, because the host may want to recall it.
 func (f *freshness) known(header http.Header) (final, known bool) {
-	final = gqlhttp.Matches(header, f.lasting)
+	final = (f.maxAge == 0 || f.static) && gqlhttp.Matches(header, f.lasting)
 	return final, final || gqlhttp.Matches(header, f.passing)
 }
 
@@ -188,20 +192,23 @@ func (f *freshness) known(header http.Header) (final, known bool) {
 // A response with blocks that were read from the Backend has no tag, because the Handler would not notice if these
 // blocks changed.
 func (f *freshness) keep(header http.Header, final, stored bool) {
-	tag, how := f.passing, "no-cache"
-	switch seconds := int(f.age.Seconds()); {
+	tag, how, age := f.passing, "no-cache", f.age
+	if final = final && f.lasting != ""; f.maxAge > 0 && (final || age > f.maxAge) {
+		age = f.maxAge
+	}
+	switch {
 	case f.static:
 		tag = f.lasting
-	case final:
+	case final && f.maxAge == 0:
 		tag, how = f.lasting, "max-age=31536000, immutable"
-	case f.passing != "" && seconds > 0:
-		how = "max-age=" + strconv.Itoa(seconds)
+	case (final || tag != "") && age >= time.Second:
+		how = "max-age=" + strconv.Itoa(int(age.Seconds()))
 	}
-	if tag == "" || stored && how == "no-cache" {
+	if how == "no-cache" && (tag == "" || stored) {
 		header["Cache-Control"] = gqlhttp.NoStore
 		return
 	}
-	if !stored {
+	if tag != "" && !stored {
 		header.Set("ETag", tag)
 	}
 	if header["Cache-Control"] != nil {

@@ -315,3 +315,31 @@ func TestVarySetByTheHostIsKept(t *testing.T) {
 		equal(t, "Vary", vary, "Accept-Encoding, Cookie, Authorization, Accept, Origin")
 	}
 }
+
+// A host that may have to recall complete pages sets MaxCacheAge. Otherwise caches would keep them for a year.
+func TestMaxCacheAgeCapsCompletePages(t *testing.T) {
+	complete := fmt.Sprintf(`{blockchain{blocks(after:%q,before:%q){edges{cursor}}}}`, at(3), at(20))
+	uncapped := ""
+	cached(t, chaingql.Options{}, func(_ *testing.T, h *chaingql.Handler, _ *callCounter, _ func()) {
+		uncapped = get(h, complete).Header().Get("ETag")
+	})
+	cached(t, chaingql.Options{MaxCacheAge: time.Hour}, func(
+		t *testing.T, h *chaingql.Handler, _ *callCounter, next func(),
+	) {
+		first := get(h, complete)
+		equal(t, "complete page", caching(first), "public, max-age=3600")
+		next()
+		for _, tag := range []string{uncapped, first.Header().Get("ETag")} {
+			equal(t, "status of the page after it has expired", get(h, complete, "If-None-Match", tag).Code, 200)
+		}
+		equal(t, "recent page", caching(get(h, masterLatest)), "public, max-age=5")
+		equal(t, "service itself", caching(get(h, `{__typename}`)), "public, no-cache")
+		equal(t, "uncacheable", caching(get(h, `{info{version}}`)), "no-store")
+	})
+	cached(t, chaingql.Options{MaxCacheAge: 3 * time.Second}, func(
+		t *testing.T, h *chaingql.Handler, _ *callCounter, _ func(),
+	) {
+		equal(t, "complete page", caching(get(h, complete)), "public, max-age=3")
+		equal(t, "recent page", caching(get(h, masterLatest)), "public, max-age=3")
+	})
+}

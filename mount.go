@@ -20,7 +20,9 @@ import (
 // Project, whatever the path is.
 //
 // Mount panics if the pattern has a method, another wildcard, a slash at the end, or no slash at the start of the path,
-// or if it conflicts with a pattern of mux. It also panics if mux or h is nil.
+// or if it conflicts with a pattern of mux. It also panics if mux or h is nil. /{project}/graphql conflicts with each
+// subtree, such as /debug/ or /static/, because both match /debug/graphql and neither is more specific. In that case,
+// register the subtrees on an outer mux, and an inner mux with the Handler for "/".
 func Mount(mux *http.ServeMux, pattern string, h http.Handler) {
 	if mux == nil {
 		panic("chaingql: Mount: mux is nil")

@@ -60,6 +60,11 @@ type Options struct {
 	// the usual interval between blocks. Default: DefaultStallTimeout.
 	StallTimeout time.Duration
 
+	// MaxCacheAge is the maximum time for which caches may keep a response without asking for it again. Set it if you
+	// may have to recall pages of blocks, because nothing can recall a page that browsers keep for a year. Default: a
+	// year for pages that are known to be complete.
+	MaxCacheAge time.Duration
+
 	// ShowCost adds extensions.cost to the response to each query. It has the numbers of Backend calls and of blocks
 	// that were computed before the query ran. Limits.BackendCalls and Limits.QueryBlocks bound these numbers.
 	ShowCost bool
@@ -95,6 +100,7 @@ func (o Options) withDefaults() Options {
 	o.KeepAliveInterval = or(o.KeepAliveInterval, DefaultKeepAliveInterval)
 	o.WindowSize = or(o.WindowSize, DefaultWindowSize)
 	o.StallTimeout = or(o.StallTimeout, DefaultStallTimeout)
+	o.MaxCacheAge = or(o.MaxCacheAge, 0)
 	o.Limits = o.Limits.inForce()
 	return o
 }
