@@ -7,6 +7,7 @@ import (
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A page is a BlockchainBlocksConnection with its PageInfo.
@@ -77,8 +78,6 @@ func (r *resolvers) read(
 // readStored returns a page of chain ch from the Backend. Concurrent identical reads share one Backend call. seen is
 // the cursor of the newest block that clients have seen.
 func (r *resolvers) readStored(ctx context.Context, ch *chain, q pageQuery, seen string) ([]Block, error) {
-	ctx, cancel := r.deadline(ctx) // each caller has its own deadline, even if callers share a Backend call
-	defer cancel()
 	blocks, err := ch.reads.Do(ctx, reading{q, seen}, func(shared context.Context) ([]Block, error) {
 		if err := r.acquire(shared); err != nil {
 			return nil, err
@@ -86,13 +85,19 @@ func (r *resolvers) readStored(ctx context.Context, ch *chain, q pageQuery, seen
 		defer r.release()
 		return r.page(r.reading(shared, ctx), ch, q.forBackend())
 	})
-	if err != nil {
-		return nil, r.explain(ctx, err)
-	}
 	if len(blocks) > 0 {
 		ch.blocks.Observed(string(blocks[len(blocks)-1].Cursor))
 	}
-	return blocks, nil
+	return blocks, r.waited(ctx, err)
+}
+
+// waited returns the error of a timeout if the call of another caller took too long, and otherwise err.
+func (r *resolvers) waited(ctx context.Context, err error) error {
+	if errors.Is(err, xsync.ErrWaited) {
+		r.limit(ctx, "BackendTimeout")
+		return late()
+	}
+	return err
 }
 
 // within returns a page from the window, and true if the window certainly has all blocks that the Backend would return.
@@ -129,8 +134,9 @@ func within(w *blocklog.Window[Block], q *pageQuery) (page blocklog.List[Block],
 
 // page reads a page of chain c from the Backend and translates the Backend's errors into errors of the API.
 func (r *resolvers) page(ctx context.Context, c *chain, q BlocksQuery) ([]Block, error) {
-	ctx, cancel := r.deadline(ctx)
-	defer cancel()
+	timeout := xsync.WithTimeout(ctx, r.timeout)
+	defer timeout.Stop()
+	ctx = timeout
 	if !printable(q.After) || !printable(q.Before) {
 		return nil, badInput("Invalid cursor")
 	}

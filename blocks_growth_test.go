@@ -2,12 +2,15 @@ package chaingql_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"iter"
 	"runtime/debug"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
 )
 
 // variedBlocks returns n blocks: one in 100 is in workchain 7, of the others half are in the masterchain and the rest
@@ -83,5 +86,45 @@ func TestPageOfAllocatesOnce(t *testing.T) {
 		if n := testing.AllocsPerRun(20, func() { chaingql.PageOf(blocks, q) }); n > 1 {
 			t.Errorf("%s: PageOf allocates %v times, want once", name, n)
 		}
+	}
+}
+
+// A Backend that has allocated its page leaves at most eight allocations to the Handler: one each for the shared call,
+// its function, its deadline and its query, and two for a long response.
+func TestPageOfTheBackendAllocatesLittleMoreThanTheBackend(t *testing.T) {
+	if raceEnabled {
+		t.Log("not measured: the race detector empties pools at random")
+		return
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	masterchain := int32(-1)
+	blocks := variedBlocks(10_000, 64)
+	distant := blocks[100].Cursor
+	chain := chainOf(t, blocks)
+	for args, q := range map[string]chaingql.BlocksQuery{
+		`last:1`: {Last: 2}, `last:50`: {Last: 51},
+		`first:50,after:"` + string(distant) + `"`: {First: 51, After: distant},
+	} {
+		h, _ := newHandler(t, quietChain{chain}, chaingql.Options{})
+		c := callerOf(t, h)
+		body := bodyOf(`{blockchain{blocks(workchain:-1,`+args+`){edges{node{`+blockParts+`}}}}}`, nil)
+		if got, want := bytes.Count(c.call(body), []byte(`"block/`)), q.First+q.Last-1; got != want {
+			t.Errorf("%s returned %d blocks, want %d", args, got, want)
+		}
+		q.Workchain = &masterchain
+		own := testing.AllocsPerRun(50, func() { _, _ = chain.Blocks(t.Context(), q) })
+		if n := testing.AllocsPerRun(50, func() { c.call(body) }); n > own+8 {
+			t.Errorf("%s allocates %v times, and the Backend %v times; want at most 8 more", args, n, own)
+		}
+	}
+}
+
+// A quietChain has no new blocks.
+type quietChain struct{ *memchain.Chain }
+
+func (quietChain) Follow(ctx context.Context, _ chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return func(yield func(chaingql.Block, error) bool) {
+		<-ctx.Done()
+		yield(chaingql.Block{}, ctx.Err())
 	}
 }

@@ -101,6 +101,7 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
 		c.reads.JoinWithin, c.lookups.JoinWithin = l.BackendTimeout/2, l.BackendTimeout/2
+		c.reads.Wait, c.lookups.Wait = l.BackendTimeout, l.BackendTimeout
 		return blocklog.New(source(resolve, c), h.logOptions(c, down))
 	}
 	h.chains = newChains(b, h.opts.Logger, h.events.failed, open)

@@ -86,8 +86,6 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 	case !w.Live:
 		ch.blocks.Start()
 	}
-	ctx, cancel := r.deadline(ctx) // as in read
-	defer cancel()
 	b, err := ch.lookups.Do(ctx, sharedLookup{l, w.Reached}, func(shared context.Context) (*Block, error) {
 		if err := r.acquire(shared); err != nil {
 			return nil, err
@@ -96,7 +94,7 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 		return r.lookUp(r.reading(shared, ctx), ch, l, get)
 	})
 	if err != nil {
-		return nil, c.noteBusy(r.explain(ctx, err))
+		return nil, c.noteBusy(r.waited(ctx, err))
 	}
 	if b != nil {
 		ch.blocks.Observed(string(b.Cursor))

@@ -4,37 +4,70 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
 )
+
+// ErrWaited is returned by [Group.Do] to a caller that has waited for the call of another caller for Group.Wait.
+var ErrWaited = errors.New("xsync: the shared call did not return in time")
 
 // A Group lets callers that use the same key at the same time share one call.
 //
 // Unlike a golang.org/x/sync/singleflight Group, it passes a context to the call. This
 // context is canceled when all callers have left. Every caller except the first can
 // leave before the call returns, and JoinWithin keeps new callers from joining a call
-// that takes long.
+// that takes long. If nobody shares a call, and its function only checks the Err of
+// its context, the call needs no channel, timer or further context.
 type Group[K comparable, V any] struct {
 	// JoinWithin is the time after the start of a call during which other callers may
 	// join the call; 0 means that they may join until it returns. A limit protects them
 	// from a call that hangs.
 	JoinWithin time.Duration
 
+	// Wait is the maximum time that a caller waits for the call of another caller; 0
+	// means no limit.
+	Wait time.Duration
+
 	mu    sync.Mutex
-	calls map[K]*call[V]
+	calls map[K]*call[K, V]
 }
 
-// A call is one call in progress. Its context is canceled when all callers have left.
-type call[V any] struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	started time.Time
-	callers int           // guarded by Group.mu
-	done    chan struct{} // closed when value and err are set
-	value   V
-	err     error
+// A call is one call in progress, and the context of its function. The context has no
+// values. It is done when all callers have left or the function has returned.
+type call[K comparable, V any] struct {
+	group   *Group[K, V]
+	key     K
+	first   context.Context // of the first caller
+	started time.Duration   // on the Clock
+
+	// waited is set when something first waits for the end of the context, and at the end of the call. It then
+	// implements the context. Until then, the context is done only if that of the first caller is.
+	waited atomic.Pointer[waited]
+
+	// The group's lock guards these fields.
+	callers   int           // callers that have not left
+	firstLeft bool          // the first caller's context is done
+	done      chan struct{} // made by the first other caller; closed when value and err are set
+
+	value V
+	err   error
 }
+
+// A waited is a cancelable context for a call.
+type waited struct {
+	context.Context
+	cancel context.CancelFunc
+	stop   func() bool // ends the wait for the first caller's context
+}
+
+// over is the context of a call that has returned without waiting for the context.
+var over = func() *waited {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return &waited{ctx, cancel, func() bool { return true }}
+}()
 
 // Do calls fn on the goroutine of the first caller. Another caller with the same key
 // waits for that call if it is in progress. All callers receive the same value, which
@@ -42,63 +75,137 @@ type call[V any] struct {
 // receives it only after fn has returned. If fn panics, all callers receive the panic
 // as an error.
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(context.Context) (V, error)) (value V, err error) {
+	now := Clock(0)
 	g.mu.Lock()
 	c := g.calls[key]
-	first := c == nil || g.JoinWithin > 0 && time.Since(c.started) >= g.JoinWithin
-	if first {
-		c = &call[V]{started: time.Now(), done: make(chan struct{})}
-		c.ctx, c.cancel = context.WithCancel(context.Background())
+	if c == nil || g.JoinWithin > 0 && now-c.started >= g.JoinWithin {
 		if g.calls == nil {
-			g.calls = make(map[K]*call[V])
+			g.calls = make(map[K]*call[K, V])
 		}
+		c = &call[K, V]{group: g, key: key, first: ctx, started: now, callers: 1}
 		g.calls[key] = c
+		g.mu.Unlock()
+		c.run(fn)
+		if err := ctx.Err(); err != nil {
+			return value, err
+		}
+		return c.value, c.err
 	}
 	c.callers++
-	g.mu.Unlock()
-
-	if first {
-		stop := context.AfterFunc(ctx, func() { g.leave(key, c) })
-		g.run(key, c, fn)
-		if !stop() {
-			return value, ctx.Err()
-		}
-		g.leave(key, c)
-		return c.value, c.err
+	if c.done == nil {
+		c.done = make(chan struct{})
 	}
-	defer g.leave(key, c)
+	done := c.done
+	g.mu.Unlock()
+	own := WithTimeout(ctx, g.Wait)
+	defer own.Stop()
 	select {
-	case <-c.done:
+	case <-done:
 		return c.value, c.err
-	case <-ctx.Done():
-		return value, ctx.Err()
+	case <-own.Done():
+		c.leave(false)
+		if own.Expired() {
+			return value, ErrWaited
+		}
+		return value, own.Err()
 	}
 }
 
-func (g *Group[K, V]) run(key K, c *call[V], fn func(context.Context) (V, error)) {
+// run calls fn and ends the call.
+func (c *call[K, V]) run(fn func(context.Context) (V, error)) {
 	defer func() {
-		g.mu.Lock()
-		g.forget(key, c)
-		g.mu.Unlock()
-		close(c.done)
+		c.group.mu.Lock()
+		c.forget()
+		done := c.done
+		c.group.mu.Unlock()
+		if done != nil {
+			close(done)
+		}
+		if !c.waited.CompareAndSwap(nil, over) {
+			w := c.waited.Load()
+			w.stop()
+			w.cancel()
+		}
 	}()
 	defer guard.Recover(&c.err)
 	c.err = errors.New("the shared function called runtime.Goexit")
-	c.value, c.err = fn(c.ctx)
+	c.value, c.err = fn(c)
 }
 
-// leave removes a caller from c. If no caller is left, it cancels c, and later callers
+// leave removes a caller. If no caller is left, it cancels the context, and later callers
 // start a new call.
-func (g *Group[K, V]) leave(key K, c *call[V]) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if c.callers--; c.callers == 0 {
-		g.forget(key, c)
-		c.cancel()
+func (c *call[K, V]) leave(first bool) {
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
+	if first && c.firstLeft {
+		return
+	}
+	c.firstLeft = c.firstLeft || first
+	c.callers--
+	c.cancelAbandoned()
+}
+
+// cancelAbandoned cancels the context if no caller is left. The caller must hold the group's lock.
+func (c *call[K, V]) cancelAbandoned() {
+	if c.callers > 0 {
+		return
+	}
+	c.forget()
+	if w := c.waited.Load(); w != nil {
+		w.cancel()
 	}
 }
 
-func (g *Group[K, V]) forget(key K, c *call[V]) {
-	if g.calls[key] == c {
-		delete(g.calls, key)
+// forget lets later callers start a new call. The caller must hold the group's lock.
+func (c *call[K, V]) forget() {
+	if c.group.calls[c.key] == c {
+		delete(c.group.calls, c.key)
 	}
+}
+
+// wait returns a context that can be waited for.
+func (c *call[K, V]) wait() *waited {
+	if w := c.waited.Load(); w != nil {
+		return w
+	}
+	w := new(waited)
+	w.Context, w.cancel = context.WithCancel(context.Background())
+	w.stop = context.AfterFunc(c.first, func() { c.leave(true) })
+	if !c.waited.CompareAndSwap(nil, w) {
+		w.stop()
+		w.cancel()
+		return c.waited.Load()
+	}
+	if c.first.Err() != nil {
+		c.leave(true)
+	}
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
+	c.cancelAbandoned() // the last caller may have left before waited was set
+	return w
+}
+
+// Deadline implements [context.Context].
+func (c *call[K, V]) Deadline() (deadline time.Time, ok bool) { return deadline, false }
+
+// Done implements [context.Context].
+func (c *call[K, V]) Done() <-chan struct{} { return c.wait().Done() }
+
+// Err implements [context.Context].
+func (c *call[K, V]) Err() error {
+	if w := c.waited.Load(); w != nil {
+		return w.Err()
+	}
+	if c.first.Err() == nil {
+		return nil
+	}
+	return c.wait().Err()
+}
+
+// Value implements [context.Context].
+func (c *call[K, V]) Value(key any) any {
+	if w := c.waited.Load(); w != nil {
+		return w.Value(key) // child contexts find the cancelable context with a private key
+	}
+	return nil
 }
