@@ -20,11 +20,11 @@ export default [
     run: ({ still }) => judged(audits, still.url),
   },
   {
-    name: `${titled('graphql')}, ${titled('@graphql-codegen/typescript')}, ${titled('typescript')}, the schema`, phase: 'judge',
+    name: `${titled('graphql')}, ${titled('graphql-17')}, ${titled('@graphql-codegen/typescript')}, ${titled('typescript')}, the schema`, phase: 'judge',
     run: ({ still }) => judged(introspection, still.url),
   },
   {
-    name: `${titled('graphql')}, random documents`, phase: 'judge', patience: 120_000,
+    name: `${titled('graphql-17')}, random documents`, phase: 'judge', patience: 180_000,
     run: ({ still }) => judged(oracle, still.url, { seed: 1, documents: 6000, transports: [http, legacy, modern] }),
   },
 ]

@@ -59,13 +59,13 @@ const cases = {
     assert.deepEqual(seventeen.validateSchema(seventeen.buildClientSchema({ __schema: introspection })), [])
   },
 
-  // graphql-js 17 also implements a draft: directives can be deprecated.
+  // graphql-js 17 also implements drafts: directives can be deprecated, and fragments have variables.
   'introspection matches the specification of September 2025'({ introspection: { types, directives } }) {
     for (const type of seventeen.introspectionTypes) {
       const own = types.find((t) => t.name === type.name)
       assert.ok(own, `${type.name} is missing`)
       const known = type.getFields?.() ?? Object.fromEntries(type.getValues().map((v) => [v.name, {}]))
-      const drafts = { __Directive: ['isDeprecated', 'deprecationReason'], __DirectiveLocation: ['DIRECTIVE_DEFINITION'] }[type.name] ?? []
+      const drafts = { __Directive: ['isDeprecated', 'deprecationReason'], __DirectiveLocation: ['DIRECTIVE_DEFINITION', 'FRAGMENT_VARIABLE_DEFINITION'] }[type.name] ?? []
       const names = Object.keys(known).filter((name) => !drafts.includes(name))
       assert.deepEqual((own.fields ?? own.enumValues).map((f) => f.name), names, type.name)
       for (const field of own.fields ?? []) {

@@ -13,6 +13,7 @@ import { readChain } from './oracle/chain.js'
 import { agree, show } from './oracle/compare.js'
 import { request } from './oracle/documents.js'
 import { everything, Reference } from './oracle/reference.js'
+import { resolves } from './oracle/resolvers.js'
 import { Sixteen } from './oracle/sixteen.js'
 import { http, legacy, modern } from './oracle/transports.js'
 
@@ -23,8 +24,8 @@ export async function oracle(url, { seed = 1, documents = 4000, transports = [ht
     const response = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ query }) })
     return (await response.json()).data
   }
-  const chain = await readChain(ask)
   const introspection = await ask(everything)
+  const chain = await readChain(ask, introspection)
   const reference = new Reference(introspection, chain)
   const sixteen = new Sixteen(introspection)
   const lines = await Promise.all(transports.map(async (t) => ({ name: t.name, line: await t.open(url) })))
@@ -35,7 +36,7 @@ export async function oracle(url, { seed = 1, documents = 4000, transports = [ht
   async function work() {
     while (next < documents) {
       const i = next++
-      const asked = request(reference.schema, chain, seed, i)
+      const asked = request(reference.schema, chain, seed, i, resolves)
       const want = await reference.answer(asked)
       count[want.refused ? 'refused' : want.stream ? 'streams' : want.errors.length > 0 ? 'with field errors' : 'without errors']++
       if (sixteen.valid(asked.query) === (want.fixed === true)) count['valid in only one version of graphql-js']++

@@ -12,24 +12,25 @@ const moving = new Set(['time', 'latency', 'blocksLatency'])
 const directives = ['@nope', '@skip', '@include(if: null)', '@skip(if: "true")', '@include(if: true, if: true)', '@deprecated', '@oneOf', '@defer', '@skip(unless: true)', '@skip(if: true) @skip(if: true)']
 
 // request returns request i of a seed. If i is odd and the previous request has
-// variables, it is the previous request with other values of the variables.
-export function request(schema, chain, seed, i) {
+// variables, it is the previous request with other values of the variables. It has only fields and arguments for which
+// the function resolves returns true.
+export function request(schema, chain, seed, i, resolves = () => true) {
   if (i < oddities.length) return oddities[i]
-  const made = make(schema, chain, seed, i - (i % 2), i)
-  return i % 2 === 0 || made.variables ? made : make(schema, chain, seed, i, i)
+  const made = make(schema, chain, resolves, seed, i - (i % 2), i)
+  return i % 2 === 0 || made.variables ? made : make(schema, chain, resolves, seed, i, i)
 }
 
-function make(schema, chain, seed, i, valuesOf) {
+function make(schema, chain, resolves, seed, i, valuesOf) {
   const random = new Random(seed, i)
-  const writer = new Writer(random, schema, chain, random.pick([0, 0, 0, 0.004, 0.01, 0.01, 0.03]))
+  const writer = new Writer(random, schema, chain, resolves, random.pick([0, 0, 0, 0.004, 0.01, 0.01, 0.03]))
   const { query, operationName } = writer.request()
   const text = random.chance(0.2) ? mutate(random, query) : query
   return { query: text, variables: writer.given(new Random(seed, valuesOf, 1)), operationName }
 }
 
 class Writer {
-  constructor(random, schema, chain, risk) {
-    Object.assign(this, { random, schema, chain, risk, fragments: [], variables: [], calls: new Map(), left: 60, directivesLeft: 20 })
+  constructor(random, schema, chain, resolves, risk) {
+    Object.assign(this, { random, schema, chain, resolves, risk, fragments: [], variables: [], calls: new Map(), left: 60, directivesLeft: 20 })
     this.values = new Values(random, wordsOf(chain, random), () => random.chance(3 * risk))
   }
 
@@ -151,7 +152,7 @@ class Writer {
     const { random, schema } = this
     const meta = type === schema.getQueryType() && random.chance(0.15) ? [SchemaMetaFieldDef, TypeMetaFieldDef] : []
     const usable = [...Object.values(type.getFields?.() ?? {}), ...meta]
-      .filter((f) => !moving.has(f.name) && ((depth > 0 && this.left > 0) || !isCompositeType(getNamedType(f.type))))
+      .filter((f) => !moving.has(f.name) && this.resolves(type, f) && ((depth > 0 && this.left > 0) || !isCompositeType(getNamedType(f.type))))
     if (usable.length === 0 && !only) return '__typename'
     const field = only ?? random.pick(usable)
     const { alias, args } = this.call(type, field, def)
@@ -171,10 +172,10 @@ class Writer {
     if (same.length > 0 && random.chance(0.4)) {
       const [alias, known] = random.pick(same)
       for (const v of known.uses) def.uses.add(v)
-      return { alias, args: this.slip() ? this.args(field, def) : known.args }
+      return { alias, args: this.slip() ? this.args(type, field, def) : known.args }
     }
     const inner = { uses: new Set() }
-    const args = this.args(field, inner)
+    const args = this.args(type, field, inner)
     for (const v of inner.uses) def.uses.add(v)
     const meaning = `${field.name}:${field.type}:${[...args].sort()}`
     for (let alias = random.chance(0.25) ? `a${random.below(4)}` : field.name; ; alias = `a${random.below(100)}`) {
@@ -185,12 +186,13 @@ class Writer {
     }
   }
 
-  args(field, def) {
+  args(type, field, def) {
     const { random } = this
     const window = random.pick([['first'], ['first', 'after'], ['first', 'after'], ['last'], ['last', 'before'], ['after'], [], ['first', 'last', 'after', 'before']])
     const paging = ['first', 'last', 'after', 'before']
     const wanted = field.args.filter((a) => {
       if (isNonNullType(a.type)) return !this.slip()
+      if (!this.resolves(type, field, a)) return false
       if (a.name === 'after' && this.onStream) return false // resuming is not tested here
       return paging.includes(a.name) ? window.includes(a.name) : random.chance(0.35)
     })

@@ -7,18 +7,30 @@ function refuse(message) {
   throw new Error(message)
 }
 
+const resolvers = {
+  Query: { info: (_, args, chain) => info(chain), blockchain: () => ({}) },
+  BlockchainQuery: {
+    account: (_, { address }, chain) => account(chain, parseAddress(address) ?? refuse('Invalid account address')),
+    blocks: (_, args, chain) => page(chain, args),
+  },
+  Subscription: { blocks: undefined },
+}
+
+// Arguments of blocks that have an effect, of those that the reference knows.
+const filters = ['workchain', 'shard', 'first', 'after', 'last', 'before', 'filter', 'archive']
+
+// resolves reports whether the reference resolves a field and its argument. Tests of the library cover the others.
+export function resolves(type, field, arg) {
+  const fields = resolvers[type.name]
+  return !fields || (field.name in fields && (field.name !== 'blocks' || !arg || filters.includes(arg.name)))
+}
+
 // attach adds the resolvers to a schema that was built from introspection.
 export function attach(schema, chain) {
-  const resolvers = {
-    Query: { info: () => info(chain), blockchain: () => ({}) },
-    BlockchainQuery: {
-      account: (_, { address }) => account(chain, parseAddress(address) ?? refuse('Invalid account address')),
-      blocks: (_, args) => page(chain, args),
-    },
-    Subscription: { blocks: undefined },
-  }
   for (const [type, fields] of Object.entries(resolvers)) {
-    for (const [name, resolve] of Object.entries(fields)) schema.getType(type).getFields()[name].resolve = resolve
+    for (const [name, resolve] of Object.entries(fields)) {
+      schema.getType(type).getFields()[name].resolve = resolve && ((source, args) => resolve(source, args, chain))
+    }
   }
   schema.getType('Subscription').getFields().blocks.subscribe = (_, args) => stream(args)
   schema.getType('Node').resolveType = (node) => node.type
