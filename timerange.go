@@ -41,13 +41,13 @@ func (r *resolvers) masterSeqNoRange(ctx context.Context, src any, args plan.Arg
 	found := &masterRange{none, none}
 	var err error
 	if isStart {
-		s := &search{r: r, call: c, left: searchCalls, reserved: 2}
+		s := &search{r: r, call: c, left: searchCalls, reserved: 1}
 		if found.start, err = s.start(ctx, int64(start)); err != nil {
 			return nil, err
 		}
 	}
 	if isEnd {
-		s := &search{r: r, call: c, left: searchCalls, reserved: 5}
+		s := &search{r: r, call: c, left: searchCalls, reserved: 3}
 		if found.end, err = s.end(ctx, int64(end)); err != nil {
 			return nil, err
 		}
