@@ -49,6 +49,7 @@ type DirectiveRoot struct {
 type ComplexityRoot struct {
 	Block struct {
 		ChainOrder  func(childComplexity int) int
+		Cursor      func(childComplexity int) int
 		GenUtime    func(childComplexity int) int
 		ID          func(childComplexity int) int
 		SeqNo       func(childComplexity int) int
@@ -86,9 +87,19 @@ type ComplexityRoot struct {
 		Node   func(childComplexity int) int
 	}
 
+	BlockchainMasterSeqNoRange struct {
+		End   func(childComplexity int) int
+		Start func(childComplexity int) int
+	}
+
 	BlockchainQuery struct {
-		Account func(childComplexity int, address string) int
-		Blocks  func(childComplexity int, workchain *int, shard *string, first *int, after *string, last *int, before *string, allowLatestInconsistentData *bool) int
+		Account          func(childComplexity int, address string) int
+		Block            func(childComplexity int, hash string, archive *bool) int
+		BlockBySeqNo     func(childComplexity int, workchain int, shard *string, seqNo float64, archive *bool, thread *string) int
+		Blocks           func(childComplexity int, workchain *int, shard *string, first *int, after *string, last *int, before *string, allowLatestInconsistentData *bool, masterSeqNoRange *BlockchainMasterSeqNoFilter, archive *bool) int
+		MasterSeqNoRange func(childComplexity int, timeStart *int, timeEnd *int, archive *bool) int
+		NextShardBlocks  func(childComplexity int, hash string, archive *bool) int
+		PrevShardBlocks  func(childComplexity int, hash string, archive *bool) int
 	}
 
 	Info struct {
@@ -123,7 +134,7 @@ type BlockchainAccountResolver interface {
 }
 type BlockchainQueryResolver interface {
 	Account(ctx context.Context, obj *BlockchainQuery, address string) (*BlockchainAccountQuery, error)
-	Blocks(ctx context.Context, obj *BlockchainQuery, workchain *int, shard *string, first *int, after *string, last *int, before *string, allowLatestInconsistentData *bool) (*BlockchainBlocksConnection, error)
+	Blocks(ctx context.Context, obj *BlockchainQuery, workchain *int, shard *string, first *int, after *string, last *int, before *string, allowLatestInconsistentData *bool, masterSeqNoRange *BlockchainMasterSeqNoFilter, archive *bool) (*BlockchainBlocksConnection, error)
 }
 type QueryResolver interface {
 	Info(ctx context.Context) (*Info, error)
@@ -158,6 +169,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.complexity.Block.ChainOrder(childComplexity), true
+	case "Block.cursor":
+		if e.complexity.Block.Cursor == nil {
+			break
+		}
+
+		return e.complexity.Block.Cursor(childComplexity), true
 	case "Block.gen_utime":
 		if e.complexity.Block.GenUtime == nil {
 			break
@@ -289,6 +306,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.complexity.BlockchainBlocksEdge.Node(childComplexity), true
 
+	case "BlockchainMasterSeqNoRange.end":
+		if e.complexity.BlockchainMasterSeqNoRange.End == nil {
+			break
+		}
+
+		return e.complexity.BlockchainMasterSeqNoRange.End(childComplexity), true
+	case "BlockchainMasterSeqNoRange.start":
+		if e.complexity.BlockchainMasterSeqNoRange.Start == nil {
+			break
+		}
+
+		return e.complexity.BlockchainMasterSeqNoRange.Start(childComplexity), true
+
 	case "BlockchainQuery.account":
 		if e.complexity.BlockchainQuery.Account == nil {
 			break
@@ -300,6 +330,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.complexity.BlockchainQuery.Account(childComplexity, args["address"].(string)), true
+	case "BlockchainQuery.block":
+		if e.complexity.BlockchainQuery.Block == nil {
+			break
+		}
+
+		args, err := ec.field_BlockchainQuery_block_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.complexity.BlockchainQuery.Block(childComplexity, args["hash"].(string), args["archive"].(*bool)), true
+	case "BlockchainQuery.block_by_seq_no":
+		if e.complexity.BlockchainQuery.BlockBySeqNo == nil {
+			break
+		}
+
+		args, err := ec.field_BlockchainQuery_block_by_seq_no_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.complexity.BlockchainQuery.BlockBySeqNo(childComplexity, args["workchain"].(int), args["shard"].(*string), args["seq_no"].(float64), args["archive"].(*bool), args["thread"].(*string)), true
 	case "BlockchainQuery.blocks":
 		if e.complexity.BlockchainQuery.Blocks == nil {
 			break
@@ -310,7 +362,40 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 			return 0, false
 		}
 
-		return e.complexity.BlockchainQuery.Blocks(childComplexity, args["workchain"].(*int), args["shard"].(*string), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["allow_latest_inconsistent_data"].(*bool)), true
+		return e.complexity.BlockchainQuery.Blocks(childComplexity, args["workchain"].(*int), args["shard"].(*string), args["first"].(*int), args["after"].(*string), args["last"].(*int), args["before"].(*string), args["allow_latest_inconsistent_data"].(*bool), args["master_seq_no_range"].(*BlockchainMasterSeqNoFilter), args["archive"].(*bool)), true
+	case "BlockchainQuery.master_seq_no_range":
+		if e.complexity.BlockchainQuery.MasterSeqNoRange == nil {
+			break
+		}
+
+		args, err := ec.field_BlockchainQuery_master_seq_no_range_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.complexity.BlockchainQuery.MasterSeqNoRange(childComplexity, args["time_start"].(*int), args["time_end"].(*int), args["archive"].(*bool)), true
+	case "BlockchainQuery.next_shard_blocks":
+		if e.complexity.BlockchainQuery.NextShardBlocks == nil {
+			break
+		}
+
+		args, err := ec.field_BlockchainQuery_next_shard_blocks_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.complexity.BlockchainQuery.NextShardBlocks(childComplexity, args["hash"].(string), args["archive"].(*bool)), true
+	case "BlockchainQuery.prev_shard_blocks":
+		if e.complexity.BlockchainQuery.PrevShardBlocks == nil {
+			break
+		}
+
+		args, err := ec.field_BlockchainQuery_prev_shard_blocks_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.complexity.BlockchainQuery.PrevShardBlocks(childComplexity, args["hash"].(string), args["archive"].(*bool)), true
 
 	case "Info.blocksLatency":
 		if e.complexity.Info.BlocksLatency == nil {
@@ -414,6 +499,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 	ec := executionContext{opCtx, e, 0, 0, make(chan graphql.DeferredResult)}
 	inputUnmarshalMap := graphql.BuildUnmarshalerMap(
 		ec.unmarshalInputBlockFilter,
+		ec.unmarshalInputBlockchainMasterSeqNoFilter,
 		ec.unmarshalInputFloatFilter,
 		ec.unmarshalInputIntFilter,
 		ec.unmarshalInputStringFilter,
@@ -635,7 +721,133 @@ type BlockchainQuery {
     Accepted for older clients, and has no effect: every block served is final.
     """
     allow_latest_inconsistent_data: Boolean
+
+    """
+    Blocks of these masterchain blocks only, and of the shards that they commit.
+    """
+    master_seq_no_range: BlockchainMasterSeqNoFilter
+
+    """
+    Accepted for clients of other services; no effect.
+    """
+    archive: Boolean
   ): BlockchainBlocksConnection
+  """
+  The block with this hash; null if it is not stored.
+  """
+  block(
+    """
+    The block's hash: 64 hex digits of either case.
+    """
+    hash: String!
+
+    """
+    Accepted for clients of other services; no effect.
+    """
+    archive: Boolean
+  ): BlockchainBlock
+  """
+  The block with this number in this shard; null if it is not stored.
+  """
+  block_by_seq_no(
+    """
+    The block's workchain; -1 is the masterchain.
+    """
+    workchain: Int!
+
+    """
+    The block's shard: 16 hex digits, compared whole. Required, unless thread is set.
+    """
+    shard: String
+
+    """
+    The block's number in its shard.
+    """
+    seq_no: Float!
+
+    """
+    Accepted for clients of other services; no effect.
+    """
+    archive: Boolean
+
+    """
+    The former name of shard.
+    """
+    thread: String
+  ): BlockchainBlock
+  """
+  The block before this one in its shard; both blocks if this one merged two shards. Empty if one of them, or the block itself, is not stored.
+  """
+  prev_shard_blocks(
+    """
+    The block's hash: 64 hex digits of either case.
+    """
+    hash: String!
+
+    """
+    Accepted for clients of other services; no effect.
+    """
+    archive: Boolean
+  ): [BlockchainBlock]
+  """
+  The block after this one in its shard; both blocks if the shard was split after this one. Empty if one of them, or the block itself, is not stored: after the newest block, for example.
+  """
+  next_shard_blocks(
+    """
+    The block's hash: 64 hex digits of either case.
+    """
+    hash: String!
+
+    """
+    Accepted for clients of other services; no effect.
+    """
+    archive: Boolean
+  ): [BlockchainBlock]
+  """
+  The range of masterchain blocks for blocks(master_seq_no_range:) that has all blocks generated between two times, in seconds since 1970.
+  """
+  master_seq_no_range(
+    """
+    The range has blocks generated at this time or later.
+    """
+    time_start: Int
+
+    """
+    The range has blocks generated before this time.
+    """
+    time_end: Int
+
+    """
+    Accepted for clients of other services; no effect.
+    """
+    archive: Boolean
+  ): BlockchainMasterSeqNoRange
+}
+"""
+A range of masterchain blocks. A bound for which no time is given is null.
+"""
+type BlockchainMasterSeqNoRange {
+  """
+  The first masterchain block generated at time_start or later, or the number that the next one will have. Null if earlier blocks are not stored.
+  """
+  start: Int
+  """
+  The first masterchain block generated at time_end or later of which all shard blocks were generated at time_end or later, too. It is not in the range. Null if there is none yet.
+  """
+  end: Int
+}
+"""
+A range of masterchain blocks.
+"""
+input BlockchainMasterSeqNoFilter {
+  """
+  The first masterchain block; the oldest one stored where absent.
+  """
+  start: Int
+  """
+  The masterchain block after the last one; no end where absent.
+  """
+  end: Int
 }
 """
 What is known of one account.
@@ -744,7 +956,7 @@ type BlockchainBlock implements Node {
   """
   gen_utime: Float
   """
-  The block's cursor: its place in the order of all blocks.
+  The block's place in the order of all blocks.
   """
   chain_order: String
 }
@@ -762,7 +974,7 @@ type Subscription {
     filter: BlockFilter
 
     """
-    Start behind this cursor (a block's chain_order) instead of now; an empty one is before the oldest block kept.
+    Start behind this cursor (or a block's chain_order) instead of now; an empty one is before the oldest block kept.
     """
     after: String
   ): Block
@@ -792,9 +1004,13 @@ type Block {
   """
   gen_utime: Float
   """
-  The block's cursor: its place in the order of all blocks.
+  The block's place in the order of all blocks.
   """
   chain_order: String
+  """
+  The cursor from which to resume after this block.
+  """
+  cursor: String
 }
 """
 Which blocks to give. A block must satisfy every field that is set, or the alternative in OR.
@@ -821,7 +1037,7 @@ input BlockFilter {
   """
   gen_utime: FloatFilter
   """
-  The block's cursor.
+  The block's place in the order of all blocks.
   """
   chain_order: StringFilter
   """
@@ -951,7 +1167,7 @@ var parsedSchema = gqlparser.MustLoadSchema(sources...)
 func (ec *executionContext) field_BlockchainAccount_balance_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "format", ec.unmarshalOBigIntFormat2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBigIntFormat)
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "format", ec.unmarshalOBigIntFormat2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBigIntFormat)
 	if err != nil {
 		return nil, err
 	}
@@ -967,6 +1183,53 @@ func (ec *executionContext) field_BlockchainQuery_account_args(ctx context.Conte
 		return nil, err
 	}
 	args["address"] = arg0
+	return args, nil
+}
+
+func (ec *executionContext) field_BlockchainQuery_block_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "hash", ec.unmarshalNString2string)
+	if err != nil {
+		return nil, err
+	}
+	args["hash"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "archive", ec.unmarshalOBoolean2ᚖbool)
+	if err != nil {
+		return nil, err
+	}
+	args["archive"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_BlockchainQuery_block_by_seq_no_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "workchain", ec.unmarshalNInt2int)
+	if err != nil {
+		return nil, err
+	}
+	args["workchain"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "shard", ec.unmarshalOString2ᚖstring)
+	if err != nil {
+		return nil, err
+	}
+	args["shard"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "seq_no", ec.unmarshalNFloat2float64)
+	if err != nil {
+		return nil, err
+	}
+	args["seq_no"] = arg2
+	arg3, err := graphql.ProcessArgField(ctx, rawArgs, "archive", ec.unmarshalOBoolean2ᚖbool)
+	if err != nil {
+		return nil, err
+	}
+	args["archive"] = arg3
+	arg4, err := graphql.ProcessArgField(ctx, rawArgs, "thread", ec.unmarshalOString2ᚖstring)
+	if err != nil {
+		return nil, err
+	}
+	args["thread"] = arg4
 	return args, nil
 }
 
@@ -1008,6 +1271,69 @@ func (ec *executionContext) field_BlockchainQuery_blocks_args(ctx context.Contex
 		return nil, err
 	}
 	args["allow_latest_inconsistent_data"] = arg6
+	arg7, err := graphql.ProcessArgField(ctx, rawArgs, "master_seq_no_range", ec.unmarshalOBlockchainMasterSeqNoFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainMasterSeqNoFilter)
+	if err != nil {
+		return nil, err
+	}
+	args["master_seq_no_range"] = arg7
+	arg8, err := graphql.ProcessArgField(ctx, rawArgs, "archive", ec.unmarshalOBoolean2ᚖbool)
+	if err != nil {
+		return nil, err
+	}
+	args["archive"] = arg8
+	return args, nil
+}
+
+func (ec *executionContext) field_BlockchainQuery_master_seq_no_range_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "time_start", ec.unmarshalOInt2ᚖint)
+	if err != nil {
+		return nil, err
+	}
+	args["time_start"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "time_end", ec.unmarshalOInt2ᚖint)
+	if err != nil {
+		return nil, err
+	}
+	args["time_end"] = arg1
+	arg2, err := graphql.ProcessArgField(ctx, rawArgs, "archive", ec.unmarshalOBoolean2ᚖbool)
+	if err != nil {
+		return nil, err
+	}
+	args["archive"] = arg2
+	return args, nil
+}
+
+func (ec *executionContext) field_BlockchainQuery_next_shard_blocks_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "hash", ec.unmarshalNString2string)
+	if err != nil {
+		return nil, err
+	}
+	args["hash"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "archive", ec.unmarshalOBoolean2ᚖbool)
+	if err != nil {
+		return nil, err
+	}
+	args["archive"] = arg1
+	return args, nil
+}
+
+func (ec *executionContext) field_BlockchainQuery_prev_shard_blocks_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "hash", ec.unmarshalNString2string)
+	if err != nil {
+		return nil, err
+	}
+	args["hash"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "archive", ec.unmarshalOBoolean2ᚖbool)
+	if err != nil {
+		return nil, err
+	}
+	args["archive"] = arg1
 	return args, nil
 }
 
@@ -1025,7 +1351,7 @@ func (ec *executionContext) field_Query___type_args(ctx context.Context, rawArgs
 func (ec *executionContext) field_Subscription_blocks_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
-	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "filter", ec.unmarshalOBlockFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockFilter)
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "filter", ec.unmarshalOBlockFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockFilter)
 	if err != nil {
 		return nil, err
 	}
@@ -1264,6 +1590,35 @@ func (ec *executionContext) fieldContext_Block_chain_order(_ context.Context, fi
 	return fc, nil
 }
 
+func (ec *executionContext) _Block_cursor(ctx context.Context, field graphql.CollectedField, obj *Block) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_Block_cursor,
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		ec.marshalOString2ᚖstring,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_Block_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Block",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("field of type String does not have child fields")
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _BlockchainAccount_id(ctx context.Context, field graphql.CollectedField, obj *BlockchainAccount) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1373,7 +1728,7 @@ func (ec *executionContext) _BlockchainAccountQuery_info(ctx context.Context, fi
 			return obj.Info, nil
 		},
 		nil,
-		ec.marshalOBlockchainAccount2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainAccount,
+		ec.marshalOBlockchainAccount2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainAccount,
 		true,
 		false,
 	)
@@ -1613,7 +1968,7 @@ func (ec *executionContext) _BlockchainBlocksConnection_edges(ctx context.Contex
 			return obj.Edges, nil
 		},
 		nil,
-		ec.marshalNBlockchainBlocksEdge2ᚕᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlocksEdgeᚄ,
+		ec.marshalNBlockchainBlocksEdge2ᚕᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlocksEdgeᚄ,
 		true,
 		true,
 	)
@@ -1648,7 +2003,7 @@ func (ec *executionContext) _BlockchainBlocksConnection_pageInfo(ctx context.Con
 			return obj.PageInfo, nil
 		},
 		nil,
-		ec.marshalNPageInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐPageInfo,
+		ec.marshalNPageInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐPageInfo,
 		true,
 		true,
 	)
@@ -1687,7 +2042,7 @@ func (ec *executionContext) _BlockchainBlocksEdge_node(ctx context.Context, fiel
 			return obj.Node, nil
 		},
 		nil,
-		ec.marshalNBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlock,
+		ec.marshalNBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock,
 		true,
 		true,
 	)
@@ -1751,6 +2106,64 @@ func (ec *executionContext) fieldContext_BlockchainBlocksEdge_cursor(_ context.C
 	return fc, nil
 }
 
+func (ec *executionContext) _BlockchainMasterSeqNoRange_start(ctx context.Context, field graphql.CollectedField, obj *BlockchainMasterSeqNoRange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_BlockchainMasterSeqNoRange_start,
+		func(ctx context.Context) (any, error) {
+			return obj.Start, nil
+		},
+		nil,
+		ec.marshalOInt2ᚖint,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_BlockchainMasterSeqNoRange_start(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BlockchainMasterSeqNoRange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("field of type Int does not have child fields")
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BlockchainMasterSeqNoRange_end(ctx context.Context, field graphql.CollectedField, obj *BlockchainMasterSeqNoRange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_BlockchainMasterSeqNoRange_end,
+		func(ctx context.Context) (any, error) {
+			return obj.End, nil
+		},
+		nil,
+		ec.marshalOInt2ᚖint,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_BlockchainMasterSeqNoRange_end(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BlockchainMasterSeqNoRange",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return nil, errors.New("field of type Int does not have child fields")
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _BlockchainQuery_account(ctx context.Context, field graphql.CollectedField, obj *BlockchainQuery) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1762,7 +2175,7 @@ func (ec *executionContext) _BlockchainQuery_account(ctx context.Context, field 
 			return ec.resolvers.BlockchainQuery().Account(ctx, obj, fc.Args["address"].(string))
 		},
 		nil,
-		ec.marshalOBlockchainAccountQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainAccountQuery,
+		ec.marshalOBlockchainAccountQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainAccountQuery,
 		true,
 		false,
 	)
@@ -1804,10 +2217,10 @@ func (ec *executionContext) _BlockchainQuery_blocks(ctx context.Context, field g
 		ec.fieldContext_BlockchainQuery_blocks,
 		func(ctx context.Context) (any, error) {
 			fc := graphql.GetFieldContext(ctx)
-			return ec.resolvers.BlockchainQuery().Blocks(ctx, obj, fc.Args["workchain"].(*int), fc.Args["shard"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["allow_latest_inconsistent_data"].(*bool))
+			return ec.resolvers.BlockchainQuery().Blocks(ctx, obj, fc.Args["workchain"].(*int), fc.Args["shard"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["last"].(*int), fc.Args["before"].(*string), fc.Args["allow_latest_inconsistent_data"].(*bool), fc.Args["master_seq_no_range"].(*BlockchainMasterSeqNoFilter), fc.Args["archive"].(*bool))
 		},
 		nil,
-		ec.marshalOBlockchainBlocksConnection2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlocksConnection,
+		ec.marshalOBlockchainBlocksConnection2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlocksConnection,
 		true,
 		false,
 	)
@@ -1837,6 +2250,276 @@ func (ec *executionContext) fieldContext_BlockchainQuery_blocks(ctx context.Cont
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_BlockchainQuery_blocks_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BlockchainQuery_block(ctx context.Context, field graphql.CollectedField, obj *BlockchainQuery) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_BlockchainQuery_block,
+		func(ctx context.Context) (any, error) {
+			return obj.Block, nil
+		},
+		nil,
+		ec.marshalOBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_BlockchainQuery_block(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BlockchainQuery",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			switch field.Name {
+			case "id":
+				return ec.fieldContext_BlockchainBlock_id(ctx, field)
+			case "hash":
+				return ec.fieldContext_BlockchainBlock_hash(ctx, field)
+			case "seq_no":
+				return ec.fieldContext_BlockchainBlock_seq_no(ctx, field)
+			case "workchain_id":
+				return ec.fieldContext_BlockchainBlock_workchain_id(ctx, field)
+			case "shard":
+				return ec.fieldContext_BlockchainBlock_shard(ctx, field)
+			case "gen_utime":
+				return ec.fieldContext_BlockchainBlock_gen_utime(ctx, field)
+			case "chain_order":
+				return ec.fieldContext_BlockchainBlock_chain_order(ctx, field)
+			}
+			return nil, fmt.Errorf("no field named %q was found under type BlockchainBlock", field.Name)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_BlockchainQuery_block_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BlockchainQuery_block_by_seq_no(ctx context.Context, field graphql.CollectedField, obj *BlockchainQuery) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_BlockchainQuery_block_by_seq_no,
+		func(ctx context.Context) (any, error) {
+			return obj.BlockBySeqNo, nil
+		},
+		nil,
+		ec.marshalOBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_BlockchainQuery_block_by_seq_no(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BlockchainQuery",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			switch field.Name {
+			case "id":
+				return ec.fieldContext_BlockchainBlock_id(ctx, field)
+			case "hash":
+				return ec.fieldContext_BlockchainBlock_hash(ctx, field)
+			case "seq_no":
+				return ec.fieldContext_BlockchainBlock_seq_no(ctx, field)
+			case "workchain_id":
+				return ec.fieldContext_BlockchainBlock_workchain_id(ctx, field)
+			case "shard":
+				return ec.fieldContext_BlockchainBlock_shard(ctx, field)
+			case "gen_utime":
+				return ec.fieldContext_BlockchainBlock_gen_utime(ctx, field)
+			case "chain_order":
+				return ec.fieldContext_BlockchainBlock_chain_order(ctx, field)
+			}
+			return nil, fmt.Errorf("no field named %q was found under type BlockchainBlock", field.Name)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_BlockchainQuery_block_by_seq_no_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BlockchainQuery_prev_shard_blocks(ctx context.Context, field graphql.CollectedField, obj *BlockchainQuery) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_BlockchainQuery_prev_shard_blocks,
+		func(ctx context.Context) (any, error) {
+			return obj.PrevShardBlocks, nil
+		},
+		nil,
+		ec.marshalOBlockchainBlock2ᚕᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_BlockchainQuery_prev_shard_blocks(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BlockchainQuery",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			switch field.Name {
+			case "id":
+				return ec.fieldContext_BlockchainBlock_id(ctx, field)
+			case "hash":
+				return ec.fieldContext_BlockchainBlock_hash(ctx, field)
+			case "seq_no":
+				return ec.fieldContext_BlockchainBlock_seq_no(ctx, field)
+			case "workchain_id":
+				return ec.fieldContext_BlockchainBlock_workchain_id(ctx, field)
+			case "shard":
+				return ec.fieldContext_BlockchainBlock_shard(ctx, field)
+			case "gen_utime":
+				return ec.fieldContext_BlockchainBlock_gen_utime(ctx, field)
+			case "chain_order":
+				return ec.fieldContext_BlockchainBlock_chain_order(ctx, field)
+			}
+			return nil, fmt.Errorf("no field named %q was found under type BlockchainBlock", field.Name)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_BlockchainQuery_prev_shard_blocks_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BlockchainQuery_next_shard_blocks(ctx context.Context, field graphql.CollectedField, obj *BlockchainQuery) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_BlockchainQuery_next_shard_blocks,
+		func(ctx context.Context) (any, error) {
+			return obj.NextShardBlocks, nil
+		},
+		nil,
+		ec.marshalOBlockchainBlock2ᚕᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_BlockchainQuery_next_shard_blocks(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BlockchainQuery",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			switch field.Name {
+			case "id":
+				return ec.fieldContext_BlockchainBlock_id(ctx, field)
+			case "hash":
+				return ec.fieldContext_BlockchainBlock_hash(ctx, field)
+			case "seq_no":
+				return ec.fieldContext_BlockchainBlock_seq_no(ctx, field)
+			case "workchain_id":
+				return ec.fieldContext_BlockchainBlock_workchain_id(ctx, field)
+			case "shard":
+				return ec.fieldContext_BlockchainBlock_shard(ctx, field)
+			case "gen_utime":
+				return ec.fieldContext_BlockchainBlock_gen_utime(ctx, field)
+			case "chain_order":
+				return ec.fieldContext_BlockchainBlock_chain_order(ctx, field)
+			}
+			return nil, fmt.Errorf("no field named %q was found under type BlockchainBlock", field.Name)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_BlockchainQuery_next_shard_blocks_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _BlockchainQuery_master_seq_no_range(ctx context.Context, field graphql.CollectedField, obj *BlockchainQuery) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		ec.fieldContext_BlockchainQuery_master_seq_no_range,
+		func(ctx context.Context) (any, error) {
+			return obj.MasterSeqNoRange, nil
+		},
+		nil,
+		ec.marshalOBlockchainMasterSeqNoRange2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainMasterSeqNoRange,
+		true,
+		false,
+	)
+}
+
+func (ec *executionContext) fieldContext_BlockchainQuery_master_seq_no_range(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "BlockchainQuery",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			switch field.Name {
+			case "start":
+				return ec.fieldContext_BlockchainMasterSeqNoRange_start(ctx, field)
+			case "end":
+				return ec.fieldContext_BlockchainMasterSeqNoRange_end(ctx, field)
+			}
+			return nil, fmt.Errorf("no field named %q was found under type BlockchainMasterSeqNoRange", field.Name)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_BlockchainQuery_master_seq_no_range_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -2172,7 +2855,7 @@ func (ec *executionContext) _Query_info(ctx context.Context, field graphql.Colle
 			return ec.resolvers.Query().Info(ctx)
 		},
 		nil,
-		ec.marshalOInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐInfo,
+		ec.marshalOInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐInfo,
 		true,
 		false,
 	)
@@ -2217,7 +2900,7 @@ func (ec *executionContext) _Query_blockchain(ctx context.Context, field graphql
 			return ec.resolvers.Query().Blockchain(ctx)
 		},
 		nil,
-		ec.marshalOBlockchainQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainQuery,
+		ec.marshalOBlockchainQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainQuery,
 		true,
 		false,
 	)
@@ -2235,6 +2918,16 @@ func (ec *executionContext) fieldContext_Query_blockchain(_ context.Context, fie
 				return ec.fieldContext_BlockchainQuery_account(ctx, field)
 			case "blocks":
 				return ec.fieldContext_BlockchainQuery_blocks(ctx, field)
+			case "block":
+				return ec.fieldContext_BlockchainQuery_block(ctx, field)
+			case "block_by_seq_no":
+				return ec.fieldContext_BlockchainQuery_block_by_seq_no(ctx, field)
+			case "prev_shard_blocks":
+				return ec.fieldContext_BlockchainQuery_prev_shard_blocks(ctx, field)
+			case "next_shard_blocks":
+				return ec.fieldContext_BlockchainQuery_next_shard_blocks(ctx, field)
+			case "master_seq_no_range":
+				return ec.fieldContext_BlockchainQuery_master_seq_no_range(ctx, field)
 			}
 			return nil, fmt.Errorf("no field named %q was found under type BlockchainQuery", field.Name)
 		},
@@ -2361,7 +3054,7 @@ func (ec *executionContext) _Subscription_blocks(ctx context.Context, field grap
 			return ec.resolvers.Subscription().Blocks(ctx, fc.Args["filter"].(*BlockFilter), fc.Args["after"].(*string))
 		},
 		nil,
-		ec.marshalOBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlock,
+		ec.marshalOBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlock,
 		true,
 		false,
 	)
@@ -2387,6 +3080,8 @@ func (ec *executionContext) fieldContext_Subscription_blocks(ctx context.Context
 				return ec.fieldContext_Block_gen_utime(ctx, field)
 			case "chain_order":
 				return ec.fieldContext_Block_chain_order(ctx, field)
+			case "cursor":
+				return ec.fieldContext_Block_cursor(ctx, field)
 			}
 			return nil, fmt.Errorf("no field named %q was found under type Block", field.Name)
 		},
@@ -3867,53 +4562,87 @@ func (ec *executionContext) unmarshalInputBlockFilter(ctx context.Context, obj a
 		switch k {
 		case "id":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("id"))
-			data, err := ec.unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐStringFilter(ctx, v)
+			data, err := ec.unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐStringFilter(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.ID = data
 		case "seq_no":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("seq_no"))
-			data, err := ec.unmarshalOFloatFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐFloatFilter(ctx, v)
+			data, err := ec.unmarshalOFloatFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐFloatFilter(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.SeqNo = data
 		case "workchain_id":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("workchain_id"))
-			data, err := ec.unmarshalOIntFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐIntFilter(ctx, v)
+			data, err := ec.unmarshalOIntFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐIntFilter(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.WorkchainID = data
 		case "shard":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("shard"))
-			data, err := ec.unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐStringFilter(ctx, v)
+			data, err := ec.unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐStringFilter(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Shard = data
 		case "gen_utime":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("gen_utime"))
-			data, err := ec.unmarshalOFloatFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐFloatFilter(ctx, v)
+			data, err := ec.unmarshalOFloatFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐFloatFilter(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.GenUtime = data
 		case "chain_order":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("chain_order"))
-			data, err := ec.unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐStringFilter(ctx, v)
+			data, err := ec.unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐStringFilter(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.ChainOrder = data
 		case "OR":
 			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("OR"))
-			data, err := ec.unmarshalOBlockFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockFilter(ctx, v)
+			data, err := ec.unmarshalOBlockFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockFilter(ctx, v)
 			if err != nil {
 				return it, err
 			}
 			it.Or = data
+		}
+	}
+
+	return it, nil
+}
+
+func (ec *executionContext) unmarshalInputBlockchainMasterSeqNoFilter(ctx context.Context, obj any) (BlockchainMasterSeqNoFilter, error) {
+	var it BlockchainMasterSeqNoFilter
+	asMap := map[string]any{}
+	for k, v := range obj.(map[string]any) {
+		asMap[k] = v
+	}
+
+	fieldsInOrder := [...]string{"start", "end"}
+	for _, k := range fieldsInOrder {
+		v, ok := asMap[k]
+		if !ok {
+			continue
+		}
+		switch k {
+		case "start":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("start"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.Start = data
+		case "end":
+			ctx := graphql.WithPathContext(ctx, graphql.NewPathWithField("end"))
+			data, err := ec.unmarshalOInt2ᚖint(ctx, v)
+			if err != nil {
+				return it, err
+			}
+			it.End = data
 		}
 	}
 
@@ -4202,6 +4931,8 @@ func (ec *executionContext) _Block(ctx context.Context, sel ast.SelectionSet, ob
 			out.Values[i] = ec._Block_gen_utime(ctx, field, obj)
 		case "chain_order":
 			out.Values[i] = ec._Block_chain_order(ctx, field, obj)
+		case "cursor":
+			out.Values[i] = ec._Block_cursor(ctx, field, obj)
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -4474,6 +5205,44 @@ func (ec *executionContext) _BlockchainBlocksEdge(ctx context.Context, sel ast.S
 	return out
 }
 
+var blockchainMasterSeqNoRangeImplementors = []string{"BlockchainMasterSeqNoRange"}
+
+func (ec *executionContext) _BlockchainMasterSeqNoRange(ctx context.Context, sel ast.SelectionSet, obj *BlockchainMasterSeqNoRange) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, blockchainMasterSeqNoRangeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferred := make(map[string]*graphql.FieldSet)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("BlockchainMasterSeqNoRange")
+		case "start":
+			out.Values[i] = ec._BlockchainMasterSeqNoRange_start(ctx, field, obj)
+		case "end":
+			out.Values[i] = ec._BlockchainMasterSeqNoRange_end(ctx, field, obj)
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.deferred, int32(len(deferred)))
+
+	for label, dfs := range deferred {
+		ec.processDeferredGroup(graphql.DeferredGroup{
+			Label:    label,
+			Path:     graphql.GetPath(ctx),
+			FieldSet: dfs,
+			Context:  ctx,
+		})
+	}
+
+	return out
+}
+
 var blockchainQueryImplementors = []string{"BlockchainQuery"}
 
 func (ec *executionContext) _BlockchainQuery(ctx context.Context, sel ast.SelectionSet, obj *BlockchainQuery) graphql.Marshaler {
@@ -4551,6 +5320,16 @@ func (ec *executionContext) _BlockchainQuery(ctx context.Context, sel ast.Select
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "block":
+			out.Values[i] = ec._BlockchainQuery_block(ctx, field, obj)
+		case "block_by_seq_no":
+			out.Values[i] = ec._BlockchainQuery_block_by_seq_no(ctx, field, obj)
+		case "prev_shard_blocks":
+			out.Values[i] = ec._BlockchainQuery_prev_shard_blocks(ctx, field, obj)
+		case "next_shard_blocks":
+			out.Values[i] = ec._BlockchainQuery_next_shard_blocks(ctx, field, obj)
+		case "master_seq_no_range":
+			out.Values[i] = ec._BlockchainQuery_master_seq_no_range(ctx, field, obj)
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -5113,7 +5892,7 @@ func (ec *executionContext) ___Type(ctx context.Context, sel ast.SelectionSet, o
 
 // region    ***************************** type.gotpl *****************************
 
-func (ec *executionContext) marshalNBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlock(ctx context.Context, sel ast.SelectionSet, v *BlockchainBlock) graphql.Marshaler {
+func (ec *executionContext) marshalNBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock(ctx context.Context, sel ast.SelectionSet, v *BlockchainBlock) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			ec.Errorf(ctx, "the requested element is null which the schema does not allow")
@@ -5123,7 +5902,7 @@ func (ec *executionContext) marshalNBlockchainBlock2ᚖgithubᚗcomᚋchaingql�
 	return ec._BlockchainBlock(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalNBlockchainBlocksEdge2ᚕᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlocksEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*BlockchainBlocksEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNBlockchainBlocksEdge2ᚕᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlocksEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []*BlockchainBlocksEdge) graphql.Marshaler {
 	ret := make(graphql.Array, len(v))
 	var wg sync.WaitGroup
 	isLen1 := len(v) == 1
@@ -5147,7 +5926,7 @@ func (ec *executionContext) marshalNBlockchainBlocksEdge2ᚕᚖgithubᚗcomᚋch
 			if !isLen1 {
 				defer wg.Done()
 			}
-			ret[i] = ec.marshalNBlockchainBlocksEdge2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlocksEdge(ctx, sel, v[i])
+			ret[i] = ec.marshalNBlockchainBlocksEdge2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlocksEdge(ctx, sel, v[i])
 		}
 		if isLen1 {
 			f(i)
@@ -5167,7 +5946,7 @@ func (ec *executionContext) marshalNBlockchainBlocksEdge2ᚕᚖgithubᚗcomᚋch
 	return ret
 }
 
-func (ec *executionContext) marshalNBlockchainBlocksEdge2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlocksEdge(ctx context.Context, sel ast.SelectionSet, v *BlockchainBlocksEdge) graphql.Marshaler {
+func (ec *executionContext) marshalNBlockchainBlocksEdge2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlocksEdge(ctx context.Context, sel ast.SelectionSet, v *BlockchainBlocksEdge) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			ec.Errorf(ctx, "the requested element is null which the schema does not allow")
@@ -5193,6 +5972,22 @@ func (ec *executionContext) marshalNBoolean2bool(ctx context.Context, sel ast.Se
 	return res
 }
 
+func (ec *executionContext) unmarshalNFloat2float64(ctx context.Context, v any) (float64, error) {
+	res, err := graphql.UnmarshalFloatContext(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.SelectionSet, v float64) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalFloatContext(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			ec.Errorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return graphql.WrapContextMarshaler(ctx, res)
+}
+
 func (ec *executionContext) unmarshalNID2string(ctx context.Context, v any) (string, error) {
 	res, err := graphql.UnmarshalID(v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -5209,7 +6004,23 @@ func (ec *executionContext) marshalNID2string(ctx context.Context, sel ast.Selec
 	return res
 }
 
-func (ec *executionContext) marshalNPageInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v *PageInfo) graphql.Marshaler {
+func (ec *executionContext) unmarshalNInt2int(ctx context.Context, v any) (int, error) {
+	res, err := graphql.UnmarshalInt(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNInt2int(ctx context.Context, sel ast.SelectionSet, v int) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalInt(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			ec.Errorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) marshalNPageInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v *PageInfo) graphql.Marshaler {
 	if v == nil {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			ec.Errorf(ctx, "the requested element is null which the schema does not allow")
@@ -5488,7 +6299,7 @@ func (ec *executionContext) marshalN__TypeKind2string(ctx context.Context, sel a
 	return res
 }
 
-func (ec *executionContext) unmarshalOBigIntFormat2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBigIntFormat(ctx context.Context, v any) (*BigIntFormat, error) {
+func (ec *executionContext) unmarshalOBigIntFormat2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBigIntFormat(ctx context.Context, v any) (*BigIntFormat, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -5497,21 +6308,21 @@ func (ec *executionContext) unmarshalOBigIntFormat2ᚖgithubᚗcomᚋchaingqlᚋ
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOBigIntFormat2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBigIntFormat(ctx context.Context, sel ast.SelectionSet, v *BigIntFormat) graphql.Marshaler {
+func (ec *executionContext) marshalOBigIntFormat2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBigIntFormat(ctx context.Context, sel ast.SelectionSet, v *BigIntFormat) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return v
 }
 
-func (ec *executionContext) marshalOBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlock(ctx context.Context, sel ast.SelectionSet, v *Block) graphql.Marshaler {
+func (ec *executionContext) marshalOBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlock(ctx context.Context, sel ast.SelectionSet, v *Block) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._Block(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOBlockFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockFilter(ctx context.Context, v any) (*BlockFilter, error) {
+func (ec *executionContext) unmarshalOBlockFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockFilter(ctx context.Context, v any) (*BlockFilter, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -5519,28 +6330,91 @@ func (ec *executionContext) unmarshalOBlockFilter2ᚖgithubᚗcomᚋchaingqlᚋc
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOBlockchainAccount2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainAccount(ctx context.Context, sel ast.SelectionSet, v *BlockchainAccount) graphql.Marshaler {
+func (ec *executionContext) marshalOBlockchainAccount2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainAccount(ctx context.Context, sel ast.SelectionSet, v *BlockchainAccount) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._BlockchainAccount(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOBlockchainAccountQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainAccountQuery(ctx context.Context, sel ast.SelectionSet, v *BlockchainAccountQuery) graphql.Marshaler {
+func (ec *executionContext) marshalOBlockchainAccountQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainAccountQuery(ctx context.Context, sel ast.SelectionSet, v *BlockchainAccountQuery) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._BlockchainAccountQuery(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOBlockchainBlocksConnection2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainBlocksConnection(ctx context.Context, sel ast.SelectionSet, v *BlockchainBlocksConnection) graphql.Marshaler {
+func (ec *executionContext) marshalOBlockchainBlock2ᚕᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock(ctx context.Context, sel ast.SelectionSet, v []*BlockchainBlock) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	ret := make(graphql.Array, len(v))
+	var wg sync.WaitGroup
+	isLen1 := len(v) == 1
+	if !isLen1 {
+		wg.Add(len(v))
+	}
+	for i := range v {
+		i := i
+		fc := &graphql.FieldContext{
+			Index:  &i,
+			Result: &v[i],
+		}
+		ctx := graphql.WithFieldContext(ctx, fc)
+		f := func(i int) {
+			defer func() {
+				if r := recover(); r != nil {
+					ec.Error(ctx, ec.Recover(ctx, r))
+					ret = nil
+				}
+			}()
+			if !isLen1 {
+				defer wg.Done()
+			}
+			ret[i] = ec.marshalOBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock(ctx, sel, v[i])
+		}
+		if isLen1 {
+			f(i)
+		} else {
+			go f(i)
+		}
+
+	}
+	wg.Wait()
+
+	return ret
+}
+
+func (ec *executionContext) marshalOBlockchainBlock2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlock(ctx context.Context, sel ast.SelectionSet, v *BlockchainBlock) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._BlockchainBlock(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOBlockchainBlocksConnection2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainBlocksConnection(ctx context.Context, sel ast.SelectionSet, v *BlockchainBlocksConnection) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
 	return ec._BlockchainBlocksConnection(ctx, sel, v)
 }
 
-func (ec *executionContext) marshalOBlockchainQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐBlockchainQuery(ctx context.Context, sel ast.SelectionSet, v *BlockchainQuery) graphql.Marshaler {
+func (ec *executionContext) unmarshalOBlockchainMasterSeqNoFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainMasterSeqNoFilter(ctx context.Context, v any) (*BlockchainMasterSeqNoFilter, error) {
+	if v == nil {
+		return nil, nil
+	}
+	res, err := ec.unmarshalInputBlockchainMasterSeqNoFilter(ctx, v)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOBlockchainMasterSeqNoRange2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainMasterSeqNoRange(ctx context.Context, sel ast.SelectionSet, v *BlockchainMasterSeqNoRange) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	return ec._BlockchainMasterSeqNoRange(ctx, sel, v)
+}
+
+func (ec *executionContext) marshalOBlockchainQuery2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐBlockchainQuery(ctx context.Context, sel ast.SelectionSet, v *BlockchainQuery) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
@@ -5624,7 +6498,7 @@ func (ec *executionContext) marshalOFloat2ᚖfloat64(ctx context.Context, sel as
 	return graphql.WrapContextMarshaler(ctx, res)
 }
 
-func (ec *executionContext) unmarshalOFloatFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐFloatFilter(ctx context.Context, v any) (*FloatFilter, error) {
+func (ec *executionContext) unmarshalOFloatFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐFloatFilter(ctx context.Context, v any) (*FloatFilter, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -5632,7 +6506,7 @@ func (ec *executionContext) unmarshalOFloatFilter2ᚖgithubᚗcomᚋchaingqlᚋc
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐInfo(ctx context.Context, sel ast.SelectionSet, v *Info) graphql.Marshaler {
+func (ec *executionContext) marshalOInfo2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐInfo(ctx context.Context, sel ast.SelectionSet, v *Info) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}
@@ -5687,7 +6561,7 @@ func (ec *executionContext) marshalOInt2ᚖint(ctx context.Context, sel ast.Sele
 	return res
 }
 
-func (ec *executionContext) unmarshalOIntFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐIntFilter(ctx context.Context, v any) (*IntFilter, error) {
+func (ec *executionContext) unmarshalOIntFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐIntFilter(ctx context.Context, v any) (*IntFilter, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -5743,7 +6617,7 @@ func (ec *executionContext) marshalOString2ᚖstring(ctx context.Context, sel as
 	return res
 }
 
-func (ec *executionContext) unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋinternalᚋbenchᚋgqlgenᚐStringFilter(ctx context.Context, v any) (*StringFilter, error) {
+func (ec *executionContext) unmarshalOStringFilter2ᚖgithubᚗcomᚋchaingqlᚋchaingqlᚋtestᚋbenchᚋgqlgenᚐStringFilter(ctx context.Context, v any) (*StringFilter, error) {
 	if v == nil {
 		return nil, nil
 	}

@@ -28,8 +28,10 @@ type Block struct {
 	Shard *string `json:"shard,omitempty"`
 	// When the block was generated, in seconds since 1970.
 	GenUtime *float64 `json:"gen_utime,omitempty"`
-	// The block's cursor: its place in the order of all blocks.
+	// The block's place in the order of all blocks.
 	ChainOrder *string `json:"chain_order,omitempty"`
+	// The cursor from which to resume after this block.
+	Cursor *string `json:"cursor,omitempty"`
 }
 
 // Which blocks to give. A block must satisfy every field that is set, or the alternative in OR.
@@ -44,7 +46,7 @@ type BlockFilter struct {
 	Shard *StringFilter `json:"shard,omitempty"`
 	// When the block was generated, in seconds since 1970.
 	GenUtime *FloatFilter `json:"gen_utime,omitempty"`
-	// The block's cursor.
+	// The block's place in the order of all blocks.
 	ChainOrder *StringFilter `json:"chain_order,omitempty"`
 	// An alternative to all the fields above. One without a field matches everything.
 	Or *BlockFilter `json:"OR,omitempty"`
@@ -85,7 +87,7 @@ type BlockchainBlock struct {
 	Shard *string `json:"shard,omitempty"`
 	// When the block was generated, in seconds since 1970.
 	GenUtime *float64 `json:"gen_utime,omitempty"`
-	// The block's cursor: its place in the order of all blocks.
+	// The block's place in the order of all blocks.
 	ChainOrder *string `json:"chain_order,omitempty"`
 }
 
@@ -110,12 +112,38 @@ type BlockchainBlocksEdge struct {
 	Cursor string `json:"cursor"`
 }
 
+// A range of masterchain blocks.
+type BlockchainMasterSeqNoFilter struct {
+	// The first masterchain block; the oldest one stored where absent.
+	Start *int `json:"start,omitempty"`
+	// The masterchain block after the last one; no end where absent.
+	End *int `json:"end,omitempty"`
+}
+
+// A range of masterchain blocks. A bound for which no time is given is null.
+type BlockchainMasterSeqNoRange struct {
+	// The first masterchain block generated at time_start or later, or the number that the next one will have. Null if earlier blocks are not stored.
+	Start *int `json:"start,omitempty"`
+	// The first masterchain block generated at time_end or later of which all shard blocks were generated at time_end or later, too. It is not in the range. Null if there is none yet.
+	End *int `json:"end,omitempty"`
+}
+
 // Accounts and blocks of the chain.
 type BlockchainQuery struct {
 	// One account.
 	Account *BlockchainAccountQuery `json:"account,omitempty"`
 	// A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.
 	Blocks *BlockchainBlocksConnection `json:"blocks,omitempty"`
+	// The block with this hash; null if it is not stored.
+	Block *BlockchainBlock `json:"block,omitempty"`
+	// The block with this number in this shard; null if it is not stored.
+	BlockBySeqNo *BlockchainBlock `json:"block_by_seq_no,omitempty"`
+	// The block before this one in its shard; both blocks if this one merged two shards. Empty if one of them, or the block itself, is not stored.
+	PrevShardBlocks []*BlockchainBlock `json:"prev_shard_blocks,omitempty"`
+	// The block after this one in its shard; both blocks if the shard was split after this one. Empty if one of them, or the block itself, is not stored: after the newest block, for example.
+	NextShardBlocks []*BlockchainBlock `json:"next_shard_blocks,omitempty"`
+	// The range of masterchain blocks for blocks(master_seq_no_range:) that has all blocks generated between two times, in seconds since 1970.
+	MasterSeqNoRange *BlockchainMasterSeqNoRange `json:"master_seq_no_range,omitempty"`
 }
 
 // Conditions on a value; all that are set must hold.
