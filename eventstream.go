@@ -12,18 +12,27 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/gqlsse"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// serveStream serves a subscription as an event stream until the subscription ends, the client leaves, ctx is done
-// because the credentials have expired, or the Handler shuts down.
-func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *http.Request, op *plan.Bound, by caller) {
+// codecs contains the formats of streams by their media types.
+var codecs = map[string]*gqlsse.Codec{gqlhttp.EventStream: gqlsse.Events, gqlhttp.Multipart: gqlsse.Multipart}
+
+// transportOf contains the transports of streams by their media types.
+var transportOf = map[string]Transport{gqlhttp.EventStream: TransportSSE, gqlhttp.Multipart: TransportMultipart}
+
+// serveStream serves a subscription as a stream of the given media type until the subscription ends, the client leaves,
+// ctx is done because the credentials have expired, or the Handler shuts down.
+func (h *Handler) serveStream(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, media string, op *plan.Bound, by caller,
+) {
 	if r.Method == http.MethodHead {
 		// The body of a response to HEAD is never sent, so no write would fail after the client has left.
-		h.serveEvents(w, r, &singleEvent{})
+		h.serveEvents(w, r, media, &singleEvent{})
 		return
 	}
 	if ok, closed := h.streams.Enter(); !ok {
@@ -38,10 +47,14 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 		default: // a wake is pending
 		}
 	}
-	// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
-	sub, refused := h.subscribe(ctx, op, subscriber{by, r.Header.Get("Last-Event-ID"), wake})
+	last := ""
+	if media == gqlhttp.EventStream {
+		// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
+		last = r.Header.Get("Last-Event-ID")
+	}
+	sub, refused := h.subscribe(ctx, op, subscriber{by, last, wake})
 	if refused != nil {
-		h.serveEvents(w, r, &singleEvent{appendErrors(nil, plan.Errors{refused})})
+		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
 	s := &eventStream{stream: sub, client: r.Context(), credentials: ctx}
@@ -56,7 +69,7 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	defer context.AfterFunc(ctx, wake)()
 	share := newConnectionShare(h.responses, func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
 	defer h.responses.free(&share.hold)
-	why = h.send(w, r, s, wakes, cut, share.add)
+	why = h.send(w, r, media, s, wakes, cut, share.add)
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// The client received no last event with its position, so the position is logged.
@@ -68,17 +81,19 @@ func (h *Handler) serveStream(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 }
 
-// serveEvents sends a complete response as an event stream.
-func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, s gqlsse.Stream) {
-	h.events.responseCut(r, h.send(w, r, s, nil, nil, nil))
+// serveEvents sends a complete response as a stream of the given media type.
+func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, media string, s gqlsse.Stream) {
+	h.events.responseCut(r, h.send(w, r, media, s, nil, nil, nil))
 }
 
 // send writes the events of s until s ends. It returns an error if the connection did not accept them all.
 func (h *Handler) send(
-	w http.ResponseWriter, r *http.Request, s gqlsse.Stream, wakes, cut <-chan struct{}, count func(int) bool,
+	w http.ResponseWriter, r *http.Request, media string, s gqlsse.Stream,
+	wakes, cut <-chan struct{}, count func(int) bool,
 ) error {
 	opts := gqlsse.Options{
-		KeepAliveInterval: h.opts.KeepAliveInterval, WriteTimeout: streamWriteTimeout, Cut: cut, Count: count,
+		Codec: codecs[media], KeepAliveInterval: h.opts.KeepAliveInterval, WriteTimeout: streamWriteTimeout,
+		Cut: cut, Count: count,
 	}
 	err := gqlsse.Serve(r.Context(), w, opts, wakes, s)
 	if errors.Is(err, gqlsse.ErrNotFlushable) {

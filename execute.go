@@ -176,6 +176,17 @@ func (h *Handler) run(ctx context.Context, c *call, by caller, dst []byte, out *
 	return dst
 }
 
+// runFramed is like run. If codec is not nil, it appends the response in the format of a stream. It is separate from
+// execute to keep the stack small that waits for the client.
+func (h *Handler) runFramed(
+	ctx context.Context, c *call, by caller, dst []byte, out *responseShare, codec *gqlsse.Codec,
+) []byte {
+	if codec == nil {
+		return h.run(ctx, c, by, dst, out)
+	}
+	return codec.AppendSuffix(h.run(ctx, c, by, codec.AppendPrefix(dst), out))
+}
+
 // execute runs a query and sends its response. Then it releases x for another request. If execute returns early or
 // panics, x is left to the garbage collector, because a write may still use x.
 func (h *Handler) execute(
@@ -183,7 +194,8 @@ func (h *Handler) execute(
 	op *plan.Bound, by caller, media string, x *requestState, work *slot,
 ) {
 	var f freshness
-	cacheable := r.Method != http.MethodPost && media != gqlhttp.EventStream
+	codec := codecs[media] // nil for JSON
+	cacheable := r.Method != http.MethodPost && codec == nil
 	if cacheable {
 		f = h.fresh(op, media, by.project)
 		x.call.chain = f.chain
@@ -210,17 +222,11 @@ func (h *Handler) execute(
 		}
 	}
 	x.call.host, x.call.path, x.call.op, x.call.lasting = r.Host, gqlhttp.Path(r), op, cacheable
-	if media == gqlhttp.EventStream {
-		x.response = append(x.response, gqlsse.Prefix...)
-	}
-	x.response = h.run(ctx, &x.call, by, x.response, out)
-	if media == gqlhttp.EventStream {
-		x.response = append(x.response, gqlsse.Suffix...)
-	}
+	x.response = h.runFramed(ctx, &x.call, by, x.response, out, codec)
 	work.leave()
 	status := statusData
 	switch {
-	case (x.call.busy || out.refused) && media != gqlhttp.EventStream: // a retry can succeed
+	case (x.call.busy || out.refused) && codec == nil: // a retry can succeed
 		status = statusUnavailable
 		w.Header().Set("Retry-After", "1")
 	case x.call.failed:
@@ -278,8 +284,8 @@ func (h *Handler) respond(
 	deadline *gqlhttp.WriteDeadline, send func() error,
 ) error {
 	gqlhttp.SetContent(w.Header(), media, n)
-	if media == gqlhttp.EventStream {
-		gqlsse.SetHeader(w.Header())
+	if codec := codecs[media]; codec != nil {
+		codec.SetHeader(w.Header())
 	}
 	err := gqlhttp.Send(w, r, status, deadline, send)
 	if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -190,10 +190,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveSocket(w, r)
 		return
 	}
-	media, events := gqlhttp.Negotiate(r.Header["Accept"])
-	if media == "" && !events {
+	media, stream := gqlhttp.Negotiate(r.Header["Accept"])
+	if media == "" && stream == "" {
 		h.writeErrorUnread(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
-			"Answers are application/json, application/graphql-response+json or text/event-stream."))
+			"Answers are application/json, application/graphql-response+json, text/event-stream "+
+				"or multipart/mixed;subscriptionSpec=1.0."))
 		return
 	}
 	if ok, _ := h.requests.Enter(); !ok {
@@ -230,26 +231,27 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.forgetBody() // the body may contain variables that the operation does not use
 	op, errs, by := p.op, p.errs, caller{TransportHTTP, project, p.trace, r.Header}
 	if media == "" {
-		by.transport = TransportSSE
+		by.transport = transportOf[stream]
 	}
 	if errs == nil && op.Kind() == ast.Query {
-		h.execute(ctx, w, r, op, by, cmp.Or(media, gqlhttp.EventStream), x, &work)
+		h.execute(ctx, w, r, op, by, cmp.Or(media, stream), x, &work)
 		return
 	}
 	work.leave()
 	switch {
 	case errs != nil && media == "":
-		h.serveEvents(w, r, &singleEvent{appendErrors(nil, errs)})
+		h.serveEvents(w, r, stream, &singleEvent{appendErrors(nil, errs)})
 	case errs != nil:
 		h.writeDocumentErrors(w, r, media, errs)
-	case events:
+	case stream != "":
 		inside = false
 		h.requests.Leave()
-		by.transport = TransportSSE
-		h.serveStream(ctx, w, r, op, by)
+		by.transport = transportOf[stream]
+		h.serveStream(ctx, w, r, stream, op, by)
 	default:
 		h.writeError(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
-			"Subscriptions are served over WebSocket, and as text/event-stream."))
+			"Subscriptions are served over WebSocket, as text/event-stream, and as "+
+				"multipart/mixed;subscriptionSpec=1.0."))
 	}
 }
 

@@ -34,6 +34,15 @@ var allTransports = map[string]func(t *testing.T, n *network, document string, v
 		}
 		return response // the request was refused before an event stream began
 	},
+	"multipart": func(t *testing.T, n *network, document string, variables any) string {
+		response := n.ask(t, "POST", document, variables, "multipart/mixed;subscriptionSpec=1.0")
+		for line := range strings.Lines(response) {
+			if data, ok := strings.CutPrefix(strings.TrimSpace(line), `{"payload":`); ok {
+				return strings.TrimSuffix(data, "}")
+			}
+		}
+		return response // the request was refused before a stream began
+	},
 	"graphql-ws": func(t *testing.T, n *network, document string, variables any) string {
 		return n.askSocket(t, "graphql-ws", "start", document, variables)
 	},

@@ -105,6 +105,7 @@ type Transport string
 const (
 	TransportHTTP               Transport = "http"
 	TransportSSE                Transport = "sse"                  // event streams (Server-Sent Events)
+	TransportMultipart          Transport = "multipart"            // Apollo's multipart protocol for subscriptions
 	TransportGraphQLWS          Transport = "graphql-ws"           // subprotocol of subscriptions-transport-ws
 	TransportGraphQLTransportWS Transport = "graphql-transport-ws" // subprotocol of the library graphql-ws
 )

@@ -35,7 +35,7 @@ func failure(out chaingql.Outcome) attribute.KeyValue {
 // These are the possible values of three attributes. The metrics have a precomputed attribute set for each value.
 var (
 	types      = [...]chaingql.OperationType{chaingql.OperationQuery, chaingql.OperationSubscription}
-	transports = [...]chaingql.Transport{chaingql.TransportHTTP, chaingql.TransportSSE,
+	transports = [...]chaingql.Transport{chaingql.TransportHTTP, chaingql.TransportSSE, chaingql.TransportMultipart,
 		chaingql.TransportGraphQLWS, chaingql.TransportGraphQLTransportWS}
 	origins = [...]chaingql.Source{chaingql.SourceLive, chaingql.SourceWindow, chaingql.SourceBackend}
 )

@@ -66,7 +66,7 @@ func (t *traces) join(ctx context.Context, op chaingql.Operation) (context.Conte
 		ctx = baggage.ContextWithBaggage(ctx, bags)
 	}
 	named, here := trace.SpanContextFromContext(far), trace.SpanContextFromContext(ctx)
-	onSocket := op.Transport != chaingql.TransportHTTP && op.Transport != chaingql.TransportSSE
+	onSocket := op.Transport == chaingql.TransportGraphQLWS || op.Transport == chaingql.TransportGraphQLTransportWS
 	switch {
 	case !named.IsValid(), named.TraceID() == here.TraceID():
 		return ctx, nil

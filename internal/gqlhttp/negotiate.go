@@ -1,6 +1,7 @@
 package gqlhttp
 
 import (
+	"iter"
 	"mime"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ const (
 	JSON            = "application/json"
 	GraphQLResponse = "application/graphql-response+json"
 	EventStream     = "text/event-stream"
+	Multipart       = "multipart/mixed" // with the parameter subscriptionSpec=1.0
 )
 
 // maxAccept is the maximum size of all Accept headers together, in bytes. Browsers send less than 300 bytes.
@@ -27,27 +29,27 @@ type preference struct {
 // accept none. If both types have the same weight, it returns the one that is listed first. A wildcard stands for
 // application/json, unless the headers exclude application/json by name. Then it stands for the other type.
 //
-// events reports whether the headers accept event streams, for which a wildcard does not suffice. Headers of more than
-// 4 KiB in total accept nothing.
-func Negotiate(accept []string) (media string, events bool) {
+// stream is the media type of streams that the headers prefer, EventStream or Multipart, or "" if they accept neither. A
+// wildcard does not suffice for streams. Headers of more than 4 KiB in total accept nothing.
+func Negotiate(accept []string) (media, stream string) {
 	if len(accept) == 0 {
-		return JSON, false
+		return JSON, ""
 	}
 	size := 0
 	for _, line := range accept {
 		size += len(line)
 	}
 	if size > maxAccept || len(accept) > maxAccept {
-		return "", false
+		return "", ""
 	}
 	list := strings.TrimSpace(strings.Join(accept, ","))
 	switch list {
 	case "", "*/*", JSON:
-		return JSON, false
+		return JSON, ""
 	}
 	preferences := map[string]preference{}
 	position := 0
-	for item := range strings.SplitSeq(list, ",") {
+	for item := range items(list) {
 		position++
 		name, q, ok := accepted(item)
 		if known := preferences[name]; ok && (known.position == 0 || known.q < q) {
@@ -64,24 +66,54 @@ func Negotiate(accept []string) (media string, events bool) {
 	case json.q == 0 && own.position == 0:
 		own = wildcard
 	}
-	switch {
-	case max(own.q, json.q) == 0:
-	case own.q > json.q, own.q == json.q && own.position < json.position:
-		media = GraphQLResponse
-	default:
-		media = JSON
-	}
-	return media, preferences[EventStream].q > 0
+	media = preferred(json, JSON, own, GraphQLResponse)
+	return media, preferred(preferences[EventStream], EventStream, preferences[Multipart], Multipart)
 }
 
-// accepted parses one item of an Accept list. ok is false if the item is malformed or asks for a charset other than
-// UTF-8.
+// preferred returns the name of the preference with the higher weight or, if the weights are equal, of the one that is
+// listed first. It returns "" if both weights are 0.
+func preferred(a preference, nameOfA string, b preference, nameOfB string) string {
+	switch {
+	case max(a.q, b.q) == 0:
+		return ""
+	case b.q > a.q, b.q == a.q && b.position < a.position:
+		return nameOfB
+	}
+	return nameOfA
+}
+
+// items splits a list at the commas outside of quoted strings.
+func items(list string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		begin, quoted := 0, false
+		for i := 0; i < len(list); i++ {
+			switch c := list[i]; {
+			case c == '"':
+				quoted = !quoted
+			case c == '\\' && quoted:
+				i++
+			case c == ',' && !quoted:
+				if !yield(list[begin:i]) {
+					return
+				}
+				begin = i + 1
+			}
+		}
+		yield(list[begin:])
+	}
+}
+
+// accepted parses one item of an Accept list. ok is false if the item is malformed, asks for a charset other than UTF-8,
+// or is a multipart type other than that of Apollo's protocol for subscriptions.
 func accepted(item string) (name string, q float64, ok bool) {
 	name, params, err := mime.ParseMediaType(item)
 	if err != nil {
 		return "", 0, false
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return "", 0, false
+	}
+	if name == Multipart && params["subscriptionspec"] != "1.0" {
 		return "", 0, false
 	}
 	weight, weighted := params["q"]

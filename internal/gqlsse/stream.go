@@ -1,5 +1,5 @@
-// Package gqlsse implements GraphQL over Server-Sent Events in distinct connections mode: each request has its own
-// event stream. The package does not depend on a GraphQL schema.
+// Package gqlsse implements subscriptions over one HTTP response each: as Server-Sent Events, in the distinct connections
+// mode of graphql-sse, and in Apollo's multipart protocol. The package does not depend on a GraphQL schema.
 //
 // It uses no library for event streams, because those libraries (r3labs/sse, tmaxmax/go-sse) broadcast events from
 // queues and drop the events of slow clients. In this package, a stream requests further events only when its client
@@ -7,13 +7,13 @@
 package gqlsse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -40,7 +40,8 @@ type End struct {
 	ID   string // the last position of the stream, as in Event; may be empty
 	Data []byte // a GraphQL response with the errors
 	// Final reports that a retry would fail again. In that case, the client receives complete and does not reconnect.
-	// Otherwise the connection is closed, and the client reconnects with the last id that it received.
+	// Otherwise the connection is closed. The client of an event stream reconnects with the last id that it received;
+	// the client of a multipart stream receives Data as a transport error.
 	Final bool
 }
 
@@ -48,7 +49,9 @@ func (e *End) Error() string { return "gqlsse: stream ended: " + string(e.Data) 
 
 // Options configures a stream. A duration of zero or less disables its feature.
 type Options struct {
-	// KeepAliveInterval is the interval between the comments that keep the connection alive.
+	// Codec is the format of the stream. The default is Events.
+	Codec *Codec
+	// KeepAliveInterval is the interval between the heartbeats that keep the connection alive.
 	KeepAliveInterval time.Duration
 	// WriteTimeout is the maximum duration of one write.
 	WriteTimeout time.Duration
@@ -79,31 +82,18 @@ const (
 	maxUncounted = 4 << 10
 )
 
-// Prefix and Suffix are the bytes before and after the JSON response if a query is answered with an event stream.
-const (
-	Prefix = ":\n\nevent: next\ndata: "
-	Suffix = "\n\nevent: complete\ndata:\n\n"
-)
-
-// SetHeader sets the header fields of an event stream.
-func SetHeader(h http.Header) {
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer the events
-	h.Set("X-Content-Type-Options", "nosniff")
-}
-
-// Serve responds with the event stream of s and returns when the stream has ended. It returns nil if ctx is done or if
+// Serve responds with the stream of s and returns when the stream has ended. It returns nil if ctx is done or if
 // the final events were written. Otherwise it returns the error of s or of a write. wake receives a value when s may
 // have an event.
 func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan struct{}, s Stream) error {
 	if !flushable(w) {
 		return ErrNotFlushable
 	}
-	SetHeader(w.Header())
-	out := &writer{w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, cut: o.Cut, count: o.Count}
+	codec := cmp.Or(o.Codec, Events)
+	codec.SetHeader(w.Header())
+	out := &writer{codec: codec, w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, cut: o.Cut, count: o.Count}
 	w.WriteHeader(http.StatusOK)
-	if err := out.send([]byte(":\n\n")); err != nil { // so that the client notices that it is connected
+	if err := out.send([]byte(codec.start)); err != nil {
 		return err
 	}
 	var heartbeat <-chan time.Time
@@ -121,7 +111,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 			return nil
 		case <-wake:
 		case <-heartbeat:
-			if err := out.send([]byte(":\n\n")); err != nil {
+			if err := out.send([]byte(codec.heartbeat)); err != nil {
 				return err
 			}
 		}
@@ -144,6 +134,7 @@ func flushable(w http.ResponseWriter) bool {
 }
 
 type writer struct {
+	codec   *Codec
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
@@ -164,7 +155,7 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 			if event.Data == nil {
 				break
 			}
-			o.append(event)
+			o.buf = o.codec.appendEvent(o.buf, event)
 		}
 		if len(o.buf) == 0 {
 			if cap(o.buf) > maxIdleBuffer { // a burst has grown it, which may have been the last one
@@ -178,35 +169,20 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 	}
 }
 
-func (o *writer) append(e Event) {
-	o.buf = append(o.buf, "event: next\n"...)
-	if e.ID != "" && !strings.ContainsAny(e.ID, "\r\n\x00") { // the cursor of a backend must not add lines to the event
-		o.buf = append(append(append(o.buf, "id: "...), e.ID...), '\n')
-	}
-	o.buf = append(append(append(o.buf, "data: "...), e.Data...), "\n\n"...)
-}
-
 // end writes the buffered events and the end of the stream. If err is neither io.EOF nor an *End, it writes nothing and
 // returns err.
 func (o *writer) end(err error) error {
 	var reason *End
 	switch {
 	case errors.Is(err, io.EOF):
-		o.complete()
+		o.buf = append(o.buf, o.codec.complete...)
 	case errors.As(err, &reason):
-		o.append(Event{ID: reason.ID, Data: reason.Data})
-		if reason.Final {
-			o.complete()
-		}
+		o.buf = o.codec.appendEnd(o.buf, reason)
 	default:
 		return err
 	}
 	return o.send(o.buf)
 }
-
-// complete appends the complete event. The event needs a data field, even an empty one, because the EventSource of
-// browsers ignores events without data fields.
-func (o *writer) complete() { o.buf = append(o.buf, "event: complete\ndata:\n\n"...) }
 
 // send writes and flushes p within the write timeout. It counts p if p is large.
 func (o *writer) send(p []byte) error {
