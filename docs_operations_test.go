@@ -81,7 +81,7 @@ func directive(t *testing.T, name string) (values []string) {
 
 func TestDocumentedUnitIsValid(t *testing.T) {
 	const unit = "examples/operations/chain-api.service"
-	drain := regexp.MustCompile(`(?m)^\s*(?:const )?(?:drain|lead)\s+= (\d+) \* time.Second`)
+	drain := regexp.MustCompile(`(?m)^\s*(?:const )?(?:drain|\w*[lL]ead)\s+= (\d+) \* time.Second`)
 	needed := 0
 	for _, found := range drain.FindAllStringSubmatch(read(t, "examples/drain/main.go"), -1) {
 		n, _ := strconv.Atoi(found[1])
