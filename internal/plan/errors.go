@@ -59,7 +59,8 @@ func syntaxError(message string, at []Location) *Error {
 	return &Error{Message: "Syntax Error: " + message, Code: CodeParse, Locations: at}
 }
 
-// A Location is a position in a document. Line and Column count from 1.
+// A Location is a position in a document. Line and Column count from 1, and Column counts UTF-16 code units, as in
+// graphql-js.
 type Location struct{ Line, Column int }
 
 // Error returns e.Message.

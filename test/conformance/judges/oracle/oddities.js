@@ -1,4 +1,6 @@
-// Requests that are unlikely to be generated at random.
+// Requests that are unlikely to be generated at random, and those of the clients.
+import * as clients from '../../documents.js'
+
 const plain = [
   '{__type(name:"a\u0007b"){name}}', '{__type(name:"""\u0000\n\u001f"""){name}}', '{__typename} # \u0007', '{__typename}\u0000', '{__type(name:"\u0001" nope:1){name}}',
   '{__typename}', 'query{__typename}', '{info{__typename}}', ',,,{,,info,,{,,version,,},,},,', '\ufeff{__typename}', '{__typename}\ufeff', '{__typename}#', '#\n{__typename}',
@@ -53,4 +55,7 @@ const named = [
   ['query A{__typename} subscription B{blocks{id}}', 'A', 'B', undefined], ['query A($a:Int!){blockchain{blocks(first:$a){__typename}}} query B{__typename}', 'A', 'B'],
 ].flatMap(([query, ...names]) => names.map((operationName) => ({ query, operationName })))
 
-export const oddities = [...plain, ...withVariables, ...named]
+const account = '-1:3333333333333333333333333333333333333333333333333333333333333333'
+const ofClients = Object.values(clients).map((query) => ({ query, variables: JSON.stringify({ first: 2, address: account, format: 'DEC', filter: { workchain_id: { eq: 0 } } }) }))
+
+export const oddities = [...plain, ...withVariables, ...named, ...ofClients]
