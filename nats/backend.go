@@ -23,6 +23,7 @@ type Backend struct {
 
 	strays   strays
 	survey   survey
+	epoch    atomic.Pointer[string]
 	opened   atomic.Bool // whether Open has surveyed the newest messages
 	searches searchQueue
 	slow     atomic.Int32 // number of slow pages in progress; see isSlow
@@ -114,6 +115,9 @@ func (b *Backend) isSlow(q chaingql.BlocksQuery) bool {
 var (
 	_ chaingql.Backend        = (*Backend)(nil)
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
+	_ chaingql.Epocher        = (*Backend)(nil)
+	_ chaingql.SeqNoIndex     = (*Backend)(nil)
+	_ chaingql.TimeIndex      = (*Backend)(nil)
 )
 
 // Open connects to a NATS server and returns a Backend. The url may list several servers,

@@ -10,7 +10,7 @@ import (
 // Blocks returns one page of blocks, as [chaingql.Backend] requires. If blocks were
 // pruned, a page with After "" begins with the oldest remaining block.
 //
-// A page needs one to four requests to NATS, no matter how long the chain is. Each
+// A page needs two to five requests to NATS, no matter how long the chain is. Each
 // cursor that was not used recently adds about one request per bit of the number of
 // blocks: 20 requests for a million blocks. A page of a workchain or shard with few
 // blocks needs up to seven more requests per level of the block index, which has four
@@ -37,10 +37,16 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
+	epoch := b.epoch.Load()
 	page, err := b.page(ctx, q)
-	if errors.Is(err, errReplaced) { // the caches describe the old stream
+	if errors.Is(err, errReplaced) { // the caches describe messages that the stream has lost, or another stream
 		b.reset()
-		page, err = b.page(ctx, q)
+		if err = b.checkEpoch(ctx, epoch); err == nil {
+			page, err = b.page(ctx, q)
+		}
+	}
+	if err == nil {
+		err = b.checkEpoch(ctx, epoch)
 	}
 	if err != nil {
 		return nil, err

@@ -34,7 +34,9 @@ func (w *Writer) CatchUp(within time.Duration) { w.catchUp = within }
 // Bare returns a Backend that uses nc. Unlike Open, it checks nothing.
 func Bare(nc *nats.Conn, opts *Options) *Backend {
 	o, _ := opts.withDefaults()
-	return newBackend(nc, o)
+	b, epoch := newBackend(nc, o), epochOf(time.Time{})
+	b.epoch.Store(&epoch)
+	return b
 }
 
 // Search occupies the search queue until end is called, like a page that needs a search.

@@ -36,7 +36,7 @@ var errURL = errors.New("natschain: the URL is malformed: write nats://user:pass
 var (
 	errClosed   = errors.New("natschain: the Backend was closed")
 	errLost     = errors.New("natschain: the connection was lost")
-	errReplaced = errors.New("natschain: the stream was deleted and created again")
+	errReplaced = errors.New("natschain: the stream contains other messages than before")
 )
 
 // checkURL rejects URLs that nats.go would quote in an error, because they may contain a

@@ -33,10 +33,14 @@ const (
 // consumer sends no heartbeats or lags behind the stream, Follow replaces it with a new
 // consumer, which continues after the last block.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	epoch := b.epoch.Load()
 	return func(yield func(chaingql.Block, error) bool) {
-		err := b.follow(ctx, after, yield)
+		err := b.follow(ctx, epoch, after, yield)
 		if errors.Is(err, errReplaced) {
 			b.reset()
+			if changed := b.checkEpoch(ctx, epoch); changed != nil {
+				err = changed
+			}
 		}
 		if err != nil {
 			yield(chaingql.Block{}, err)
@@ -47,6 +51,7 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 // A reader holds the state of one Follow call.
 type reader struct {
 	b      *Backend
+	epoch  *string         // of the stream when Follow was called
 	cursor chaingql.Cursor // cursor of the last block yielded; at first the cursor passed to Follow
 	at     place           // place of the last block read
 	fresh  bool            // whether the consumer has not delivered a block yet
@@ -55,7 +60,9 @@ type reader struct {
 
 // follow implements Follow. It returns the error that ends the iteration, or nil if the
 // caller stopped it.
-func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(chaingql.Block, error) bool) error {
+func (b *Backend) follow(
+	ctx context.Context, epoch *string, after chaingql.Cursor, yield func(chaingql.Block, error) bool,
+) error {
 	if err := checkCursor(after); err != nil {
 		return err
 	}
@@ -64,7 +71,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	}
 	ctx, stop := b.connected(ctx)
 	defer stop()
-	r := &reader{b: b, cursor: after, yield: yield}
+	r := &reader{b: b, epoch: epoch, cursor: after, yield: yield}
 	if after != "" {
 		at, err := b.place(ctx, after)
 		if err != nil {
@@ -150,7 +157,10 @@ func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 		return false, err
 	}
 	defer stop()
-	there, err := r.b.present(ctx, r.at) // if the stream is replaced from here on, the consumer fails
+	if err := r.b.checkEpoch(ctx, r.epoch); err != nil { // if the stream is replaced from here on, the consumer fails
+		return false, err
+	}
+	there, err := r.b.present(ctx, r.at)
 	if err == nil && !there {
 		r.at.linked = false // if all blocks expired, the next one names no predecessor
 		err = r.b.checkNotPruned(ctx, r.at)

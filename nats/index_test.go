@@ -3,6 +3,7 @@ package natschain_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -258,6 +259,9 @@ func TestNewStreamWithSameNameHasItsOwnIndex(t *testing.T) {
 	}
 	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, other...); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 1}); !errors.Is(err, chaingql.ErrChainReplaced) {
+		t.Errorf("the first page: error %v, want ErrChainReplaced", err)
 	}
 	expectPages(t, b, other, sparse(other[4_500].Cursor))
 }

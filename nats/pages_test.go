@@ -89,11 +89,12 @@ func TestPagesNeedFewRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked, sent := s.traffic(t)
-		if n := asked - in; n > row.most+1 { // the server may count one earlier request late
+		// One more request reads the state of the stream, and the server may count an earlier one late.
+		if n := asked - in; n > row.most+2 {
 			t.Errorf("%s: got %d requests, want at most %d", row.name, n, row.most)
 		}
 		// Each request has one or two responses in addition to the blocks.
-		if n := sent - out; n > int64(row.q.First+row.q.Last+chaingql.MaxPage)+2*row.most {
+		if n := sent - out; n > int64(row.q.First+row.q.Last+chaingql.MaxPage)+2*(row.most+1) {
 			t.Errorf("%s: got %d responses for a page of %d blocks, which is too many", row.name, n,
 				row.q.First+row.q.Last)
 		}

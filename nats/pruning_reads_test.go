@@ -42,9 +42,14 @@ func newFakeStream(t *testing.T) (*natschain.Backend, *fakeStream) {
 	h := &fakeStream{missed: func(int) {}, sent: func(int) {}}
 	for subject, answer := range map[string]func(m *nats.Msg, r request){
 		"$JS.API.STREAM.MSG.GET.chain_blocks": func(m *nats.Msg, r request) { h.get(t, m, r) },
+		"$JS.API.STREAM.INFO.chain_blocks":    nil,
 		"$JS.API.DIRECT.GET.chain_blocks":     func(m *nats.Msg, r request) { h.page(nc, m, r.Seq, r.Batch) },
 	} {
 		_, err := nc.Subscribe(subject, func(m *nats.Msg) {
+			if len(m.Data) == 0 { // a request for the state of the stream
+				_ = m.Respond([]byte(`{"created":"0001-01-01T00:00:00Z"}`))
+				return
+			}
 			var r request
 			if err := json.Unmarshal(m.Data, &r); err != nil {
 				t.Error(err)

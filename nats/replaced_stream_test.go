@@ -53,7 +53,7 @@ func TestFollowReportsReplacedStream(t *testing.T) {
 		if err := writer(t, b).Append(ctx, old...); err != nil {
 			t.Fatal(err)
 		}
-		r := follow(t, b, old[9].Cursor)
+		r, epoch := follow(t, b, old[9].Cursor), b.Epoch()
 		r.expect(old[10:])
 		if err := raw(t, s.ClientURL()).DeleteStream(ctx, "chain_blocks"); err != nil {
 			t.Fatal(err)
@@ -68,9 +68,11 @@ func TestFollowReportsReplacedStream(t *testing.T) {
 			r = follow(t, b, old[199].Cursor)
 			err = r.ends(patience)
 		}
-		if err == nil || !strings.Contains(err.Error(), "was deleted and created again") {
-			t.Errorf("new stream with %d blocks: Follow ended with error %v, want one about a new stream",
-				size, err)
+		if !errors.Is(err, chaingql.ErrChainReplaced) {
+			t.Errorf("new stream with %d blocks: Follow ended with error %v, want ErrChainReplaced", size, err)
+		}
+		if got := b.Epoch(); got == epoch || got != again.Epoch() {
+			t.Errorf("Epoch returned %q, want %q, the one of a Backend that was opened later", got, again.Epoch())
 		}
 		follow(t, b, old[199].Cursor).expect(other[:3])
 		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 5, After: other[2].Cursor}); err != nil ||
@@ -156,6 +158,9 @@ func TestPagesAndWritersAreCorrectAfterStreamIsReplaced(t *testing.T) {
 		t.Errorf("Append that omits a stored block: got error %v, want ErrConflict", err)
 	}
 	q := chaingql.BlocksQuery{First: 10, After: all[79].Cursor}
+	if page, err := b.Blocks(ctx, q); !errors.Is(err, chaingql.ErrChainReplaced) {
+		t.Errorf("the first page after block 79: got %v and error %v, want ErrChainReplaced", cursorsOf(page), err)
+	}
 	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[80:90])) {
 		t.Errorf("page after block 79: got %v and error %v, want %v", cursorsOf(page), err, cursorsOf(all[80:90]))
 	}
@@ -177,6 +182,9 @@ func TestPageBeforeCursorIsCorrectAfterStreamIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := chaingql.BlocksQuery{Last: 10, Before: all[100].Cursor}
+	if page, err := b.Blocks(ctx, q); !errors.Is(err, chaingql.ErrChainReplaced) {
+		t.Errorf("the first page before block 100: got %v and error %v, want ErrChainReplaced", cursorsOf(page), err)
+	}
 	if page, err := b.Blocks(ctx, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(all[90:100])) {
 		t.Errorf("page before block 100: got %v and error %v, want %v", cursorsOf(page), err,
 			cursorsOf(all[90:100]))

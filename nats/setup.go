@@ -77,6 +77,8 @@ func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, err
 	if err := b.checkStream(info); err != nil {
 		return nil, err
 	}
+	epoch := epochOf(info.Created)
+	b.epoch.Store(&epoch)
 	if info.State.NumDeleted > 0 {
 		if err := b.checkGaps(ctx, info.State.NumDeleted); err != nil {
 			return nil, err

@@ -120,6 +120,13 @@ func TestStrayMessageIsSkipped(t *testing.T) {
 func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 	t.Helper()
 	expectStored(t, b, want)
+	for _, at := range []int{1, len(want) / 2} {
+		block := want[at]
+		got, err := b.BlockBySeqNo(context.Background(), block.Workchain, block.Shard, block.SeqNo)
+		if err != nil || got != block {
+			t.Errorf("block %d of workchain %d: got %v and error %v, want %v", block.SeqNo, block.Workchain, got, err, block)
+		}
+	}
 	base, master := int32(0), int32(-1)
 	for _, cold := range []bool{false, true} {
 		for _, at := range []int{1, len(want) / 2, len(want) - 1} {

@@ -1,0 +1,52 @@
+package natschain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// errNewStream is returned by calls that began before the block stream was deleted and created again.
+var errNewStream = fmt.Errorf("the stream was deleted and created again: %w", chaingql.ErrChainReplaced)
+
+// Epoch returns the creation time of the block stream in nanoseconds, as [chaingql.Epocher] specifies. A stream that is
+// restored from a snapshot keeps its creation time. Epoch changes after the first call of Blocks or Follow, or the first
+// lookup, that notices a new stream.
+func (b *Backend) Epoch() string { return *b.epoch.Load() }
+
+func epochOf(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 10) }
+
+// checkEpoch returns errNewStream if the block stream is not the one with the given epoch. Messages that were read
+// before the call are then from another stream. Later calls read the new stream.
+func (b *Backend) checkEpoch(ctx context.Context, epoch *string) error {
+	var info struct {
+		Error   *jetstream.APIError `json:"error"`
+		Created time.Time           `json:"created"`
+	}
+	err := b.retry(ctx, func(ctx context.Context) error {
+		answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+b.names.stream, nil)
+		if err == nil {
+			err = json.Unmarshal(answer.Data, &info)
+		}
+		if err == nil && info.Error != nil {
+			err = info.Error
+		}
+		return err
+	})
+	if err != nil {
+		return failed("read the state of the stream", b.permissionError(err))
+	}
+	now := epochOf(info.Created)
+	if now == *epoch {
+		return nil
+	}
+	if b.epoch.CompareAndSwap(epoch, &now) {
+		b.reset()
+	}
+	return failed("read blocks", errNewStream)
+}

@@ -1,0 +1,114 @@
+package natschain
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// BlockBySeqNo returns the block with a number, as [chaingql.SeqNoIndex] specifies. It needs up to two requests to NATS
+// per bit of the number of blocks, like a page with an old cursor.
+func (b *Backend) BlockBySeqNo(
+	ctx context.Context, workchain int32, shard uint64, seqNo uint32,
+) (chaingql.Block, error) {
+	q := chaingql.BlocksQuery{Workchain: &workchain, Shard: &shard}
+	found, err := b.find(ctx, q, func(b *chaingql.Block) bool { return b.SeqNo >= seqNo })
+	if err == nil && found.SeqNo != seqNo {
+		return chaingql.Block{}, chaingql.ErrBlockNotFound
+	}
+	return found, err
+}
+
+// MasterBlockByTime returns the first masterchain block from a time on, as [chaingql.TimeIndex] specifies. It costs as
+// much as BlockBySeqNo.
+func (b *Backend) MasterBlockByTime(ctx context.Context, t time.Time) (chaingql.Block, error) {
+	master := int32(-1)
+	q := chaingql.BlocksQuery{Workchain: &master}
+	return b.find(ctx, q, func(b *chaingql.Block) bool { return !b.Time.Before(t) })
+}
+
+// find returns the first block that q selects and for which reached returns true. If reached returns true for a block,
+// it must do so for all later ones.
+func (b *Backend) find(
+	ctx context.Context, q chaingql.BlocksQuery, reached func(*chaingql.Block) bool,
+) (chaingql.Block, error) {
+	leave, err := b.admitSlow()
+	if err != nil {
+		return chaingql.Block{}, err
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	epoch := b.epoch.Load()
+	found, err := b.searchFirst(ctx, q, reached)
+	if err == nil || errors.Is(err, errReplaced) || errors.Is(err, chaingql.ErrBlockNotFound) {
+		if changed := b.checkEpoch(ctx, epoch); changed != nil {
+			return chaingql.Block{}, changed
+		}
+	}
+	if errors.Is(err, errReplaced) { // the stream has lost messages
+		b.reset()
+		found, err = b.searchFirst(ctx, q, reached)
+	}
+	return found.block, err
+}
+
+// searchFirst is a binary search by sequence number in the stream.
+func (b *Backend) searchFirst(
+	ctx context.Context, q chaingql.BlocksQuery, reached func(*chaingql.Block) bool,
+) (stored, error) {
+	newest, err := b.last(ctx, q, place{}, maxSeq, 1)
+	switch {
+	case err != nil:
+		return stored{}, err
+	case len(newest) == 0 || !reached(&newest[0].block):
+		return stored{}, chaingql.ErrBlockNotFound
+	}
+	best, subject := newest[0], b.names.filter(q)
+	for from, end := uint64(1), best.seq; from < end; {
+		middle := from + (end-from)/2
+		s, err := b.blockFrom(ctx, subject, middle, best.seq)
+		switch {
+		case err != nil:
+			return stored{}, err
+		case s.seq == best.seq:
+			end = middle
+		case reached(&s.block):
+			best, end = s, middle
+		default:
+			from = s.seq + 1
+		}
+	}
+	return b.reread(ctx, best)
+}
+
+// blockFrom returns the first block with the subject from the sequence number from on. There is one at the number last.
+func (b *Backend) blockFrom(ctx context.Context, subject string, from, last uint64) (stored, error) {
+	for from < last {
+		s, found, err := b.block(ctx, getRequest{Seq: from, Next: subject})
+		switch {
+		case err != nil:
+			return stored{}, err
+		case !found || s.seq > last:
+			return stored{}, errReplaced
+		case s.seq == last:
+			return s, nil
+		}
+		if is, err := b.isLinked(ctx, s); err != nil || is {
+			return s, err
+		}
+		from = s.seq + 1
+	}
+	return stored{seq: last}, nil
+}
+
+// reread returns s if it is still in the stream: it may have been pruned during the search.
+func (b *Backend) reread(ctx context.Context, s stored) (stored, error) {
+	there, err := b.present(ctx, s.place())
+	if err == nil && !there {
+		err = chaingql.ErrBlockNotFound
+	}
+	return s, err
+}
