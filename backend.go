@@ -139,7 +139,8 @@ type SeqNoIndex interface {
 // the Handler searches with up to 24 calls of a [SeqNoIndex] and of Blocks for each end of a range of times.
 type TimeIndex interface {
 	// MasterBlockByTime returns the first stored block of workchain -1 whose Time is t or later. It returns
-	// ErrBlockNotFound if all stored blocks of the masterchain are earlier. t has whole seconds.
+	// ErrBlockNotFound if all stored blocks of the masterchain are earlier. t has whole seconds. The times of the
+	// masterchain's blocks never decrease.
 	MasterBlockByTime(ctx context.Context, t time.Time) (Block, error)
 }
 

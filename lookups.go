@@ -48,12 +48,20 @@ func (l *lookup) matches(b *Block) bool {
 	return b.Workchain == masterchain && b.Time.Unix() >= l.number
 }
 
-// within returns the block in the window that l identifies, or nil.
-func (l *lookup) within(w *blocklog.Window[Block]) *Block {
+// scannedHashes is the number of blocks in the window that are scanned for a hash, if the Backend has an index. A
+// window can be so long that a call of the Backend is cheaper.
+const scannedHashes = 4096
+
+// within returns the block in the window that l identifies, or nil. indexed reports whether the Backend can find it.
+func (l *lookup) within(w *blocklog.Window[Block], indexed bool) *Block {
 	switch l.by {
 	case byHash:
-		for i := len(w.Blocks) - 1; i >= 0; i-- {
-			if b := &w.Blocks[i]; b.Hash == l.hash {
+		blocks := w.Blocks
+		if indexed {
+			blocks = blocks[max(0, len(blocks)-scannedHashes):]
+		}
+		for i := len(blocks) - 1; i >= 0; i-- {
+			if b := &blocks[i]; b.Hash == l.hash {
 				return b
 			}
 		}
@@ -74,10 +82,10 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 	ch := r.chainOf(c)
 	w := ch.blocks.Window()
 	get := r.lookupCall(l)
-	switch b := l.within(&w); {
+	switch b := l.within(&w, get != nil); {
 	case b != nil:
 		return b, nil
-	case w.Live && string(after) >= w.After && l.by != byTime:
+	case w.Live && string(after) >= w.After && (l.by == bySeqNo || l.by == byHash && get == nil):
 		return nil, nil
 	case get == nil:
 		return nil, errLookup

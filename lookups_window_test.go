@@ -86,6 +86,25 @@ func TestBlocksOutsideTheWindowAreErrorsIfTheBackendCannotFindThem(t *testing.T)
 	})
 }
 
+func TestOldHashInLongWindowIsLeftToTheIndex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := backendtest.Chain(6000, 1)
+		chain := chainOf(t, blocks[:1])
+		b := withNumbers(chain)
+		h, _ := newHandler(t, b, chaingql.Options{WindowSize: 8000})
+		startStream(t, h, chain, blocks[1])
+		commit(t, chain, blocks[2:]...)
+		synctest.Wait()
+		for i, calls := range map[int]int64{100: 1, 1900: 1, 1910: 0, 5999: 0} {
+			b.calls.Store(0)
+			block, _, _, _ := fieldsOf(blocks[i])
+			want := `{"data":{"blockchain":{"x":{"hash":"` + blocks[i].Hash.String() + `"}}}}`
+			equal(t, block, query(h, inChain(block), nil), want)
+			equal(t, fmt.Sprint("calls for block ", i), b.calls.Load(), calls)
+		}
+	})
+}
+
 func TestUnknownBlocksAreNull(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
 	for _, row := range []struct{ field, want string }{

@@ -7,7 +7,7 @@ import type { DocumentTypeDecoration } from '@graphql-typed-document-node/core';
 export type BlockFilter = {
   /** An alternative to all the fields above. One without a field matches everything. */
   OR?: BlockFilter | null | undefined;
-  /** The block's cursor. */
+  /** The block's place in the order of all blocks. */
   chain_order?: StringFilter | null | undefined;
   /** When the block was generated, in seconds since 1970. */
   gen_utime?: FloatFilter | null | undefined;
