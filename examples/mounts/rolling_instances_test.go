@@ -113,7 +113,6 @@ func (i *instance) start() {
 	i.t.Helper()
 	cmd := exec.Command(i.program, i.args...)
 	cmd.Stderr = &i.output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		i.t.Fatal(err)
 	}
