@@ -47,7 +47,7 @@ func (t token) String() string {
 }
 
 // A lexer splits a text in UTF-8 into tokens as the specification of September 2025 defines them. Its errors are those
-// of graphql-js 17. It reads each character a constant number of times.
+// of graphql-js 17, without suggestions. It reads each character a constant number of times.
 type lexer struct {
 	text string
 	pos  int // start of the text that has not been read
@@ -133,7 +133,7 @@ func (l *lexer) next() token {
 			case strings.HasPrefix(l.text[l.pos:], "\ufeff"):
 				l.skipRune()
 			case c == '\'':
-				l.failAt(l.pos, `Unexpected single quote character ('), did you mean to use a double quote (")?`)
+				l.failAt(l.pos, "Unexpected single quote character (').")
 			default:
 				l.failAt(l.pos, "Unexpected character: %s.", l.describe(l.pos))
 			}
@@ -177,10 +177,9 @@ func (l *lexer) dots() {
 	case strings.HasPrefix(rest, "..."):
 		l.pos += 3
 	case strings.HasPrefix(rest, ".."):
-		l.failAt(l.pos, `Unexpected "..", did you mean "..."?`)
+		l.failAt(l.pos, `Unexpected "..".`)
 	case isDigit(l.byteAt(l.pos + 1)):
-		end := l.digits(l.pos + 1)
-		l.failAt(l.pos, `Invalid number, expected digit before ".", did you mean "0.%s"?`, l.text[l.pos+1:end])
+		l.failAt(l.pos, `Invalid number, expected digit before ".".`)
 	default:
 		l.failAt(l.pos, "Unexpected character: %s.", l.describe(l.pos))
 	}

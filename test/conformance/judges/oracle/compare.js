@@ -33,7 +33,7 @@ const place = ({ path, locations }) => JSON.stringify([path ?? null, (locations 
 // graphql-js has "<meta>" instead of the type for a field that each type has.
 function textAndPlace(err) {
   const text = err.message.startsWith('Syntax Error') ? err.message : err.message.replace(/(found: |value: ).*/s, '')
-  return text.replace(/ Did you mean .*/s, '').replace(/"[^".]+\.__/, '"__').replace(/\p{Surrogate}/gu, '') + place(err)
+  return text.replace(/(, did you mean |\. Did you mean ).*/s, '.').replace(/"[^".]+\.__/, '"__').replace(/\p{Surrogate}/gu, '') + place(err)
 }
 
 // show describes an answer.
