@@ -20,6 +20,10 @@ var (
 	// receives CURSOR_TOO_OLD with the oldest cursor that is still stored.
 	ErrCursorTooOld = errors.New("chaingql: cursor is older than the retained history")
 
+	// ErrUnavailable is returned by any method if the database or the node cannot be reached or does not answer in
+	// time. The client receives SERVICE_UNAVAILABLE with an id, over HTTP with status 503, and may repeat the query.
+	ErrUnavailable = errors.New("chaingql: backend unavailable")
+
 	// ErrBadCursor is returned by Blocks and Follow for a cursor that is not one of the Backend's own. The client
 	// receives BAD_USER_INPUT.
 	ErrBadCursor = errors.New("chaingql: not a cursor of this chain")

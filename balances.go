@@ -43,6 +43,9 @@ func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amount, err := r.backend.Balance(ctx, addr)
+	if err == nil || errors.Is(err, ErrNotFound) {
+		r.chains.newest.Load().blocks.Retry() // the source may answer too
+	}
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return new(big.Int), nil

@@ -154,6 +154,7 @@ func (r *resolvers) page(ctx context.Context, c *chain, q BlocksQuery) ([]Block,
 	case err != nil:
 		return nil, r.explain(ctx, err)
 	}
+	c.blocks.Retry() // the source may answer too
 	return blocks, nil
 }
 

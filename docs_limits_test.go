@@ -17,6 +17,8 @@ func TestDocumentedDefaultsMatchTheCode(t *testing.T) {
 		"KeepAliveInterval": int64(in.KeepAliveInterval),
 		"WindowSize":        int64(in.WindowSize),
 		"StallTimeout":      int64(in.StallTimeout),
+		"RetryInterval":     int64(in.RetryInterval),
+		"OutageTimeout":     int64(in.OutageTimeout),
 	}
 	limits := reflect.ValueOf(in.Limits)
 	for _, f := range reflect.VisibleFields(limits.Type()) {

@@ -108,7 +108,8 @@ func (h *Handler) mask(ctx context.Context, err error) *plan.Error {
 
 // maskIn is like mask for one of the errors of a request, which the report logs together. It implements [plan.Mask].
 func (h *Handler) maskIn(ctx context.Context, err error, report *plan.Report) *plan.Error {
-	if own, ok := ctx.(*xsync.Timeout); ok && own.Expired() { // the timeout of a host's field
+	own, ok := ctx.(*xsync.Timeout) // of a host's field
+	if ok && own.Expired() && !errors.Is(err, ErrUnavailable) {
 		if own.FirstReport() { // no field nested in that field has reported the timeout
 			h.events.limit(own.Parent(), "BackendTimeout")
 		}
@@ -118,13 +119,17 @@ func (h *Handler) maskIn(ctx context.Context, err error, report *plan.Report) *p
 		// The client has left or its credentials have expired: this is not a failure.
 		return &plan.Error{Message: "The operation was cancelled.", Code: codeTimeout}
 	}
+	code, message := plan.CodeInternal, "Internal server error"
+	if errors.Is(err, ErrUnavailable) {
+		code, message = codeUnavailable, "The chain's data is unavailable."
+	}
 	r, ok := (*report).(*failureReport)
 	if !ok {
 		r = &failureReport{log: &h.failures}
 		*report = r
 	}
 	id := r.line(ctx, err).id
-	return &plan.Error{Message: "Internal server error", Code: plan.CodeInternal, Details: map[string]string{"id": id}}
+	return &plan.Error{Message: message, Code: code, Details: map[string]string{"id": id}}
 }
 
 // late returns the error for a Backend call or a host's field that exceeded BackendTimeout.

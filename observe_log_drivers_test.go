@@ -89,8 +89,9 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 			time.Sleep(time.Second)
 		}
 	},
-	"chaingql: backend check failed":    driveCheck,
-	"chaingql: backend check succeeded": driveCheck,
+	"block source lost for too long; ending subscriptions": driveOutage,
+	"chaingql: backend check failed":                       driveCheck,
+	"chaingql: backend check succeeded":                    driveCheck,
 	"chaingql: hook panicked": func(t *testing.T, log *slog.Logger) {
 		panics := chaingql.Hooks{LimitHit: func(context.Context, string) { panic("boom") }}
 		h, _ := newLoggedHandler(t, log, memchain.New(), chaingql.Options{Hooks: panics})

@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	DefaultKeepAliveInterval = 15 * time.Second
 	DefaultWindowSize        = 1024
 	DefaultStallTimeout      = 30 * time.Second
+	DefaultRetryInterval     = 2 * time.Second
 )
 
 // Options configures a [Handler]. The zero value is safe in production. In every field, zero means the documented
@@ -65,6 +67,19 @@ type Options struct {
 	// year for pages that are known to be complete.
 	MaxCacheAge time.Duration
 
+	// RetryInterval is the maximum wait before Follow is called again after a failure. The wait begins with about 100
+	// ms and doubles with each failure; if a query succeeds meanwhile, it ends at once. Subscriptions that catch up
+	// wait in the same way before they read again. A negative duration means the default too. Default:
+	// DefaultRetryInterval.
+	RetryInterval time.Duration
+
+	// OutageTimeout is the time for which the block source may be lost, as in [Health], before subscriptions to blocks
+	// end with SERVICE_UNAVAILABLE and the cursor to resume from. Their clients can then resume at another instance.
+	// Subscriptions that begin during the outage end after the same time again. Set it only if other instances have
+	// sources of their own or the network may cut off a single instance: if the database itself is down, the clients of
+	// all instances reconnect again and again. Default: subscriptions wait for the source.
+	OutageTimeout time.Duration
+
 	// ShowCost adds extensions.cost to the response to each query. It has the numbers of Backend calls and of blocks
 	// that were computed before the query ran. Limits.BackendCalls and Limits.QueryBlocks bound these numbers.
 	ShowCost bool
@@ -101,6 +116,7 @@ func (o Options) withDefaults() Options {
 	o.WindowSize = or(o.WindowSize, DefaultWindowSize)
 	o.StallTimeout = or(o.StallTimeout, DefaultStallTimeout)
 	o.MaxCacheAge = or(o.MaxCacheAge, 0)
+	o.RetryInterval = cmp.Or(max(0, o.RetryInterval), DefaultRetryInterval)
 	o.Limits = o.Limits.inForce()
 	return o
 }

@@ -2,7 +2,6 @@ package chaingql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
-	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // resolvers holds the resolvers of the built-in fields. They translate arguments into Backend calls, and the results of
@@ -33,17 +31,18 @@ type resolvers struct {
 
 // A call is the source of the Query type. It holds the state of one query, and is used by one goroutine.
 type call struct {
-	host, path string // of the request
-	op         *plan.Bound
-	chain      *chain              // the chain from which the query reads all its blocks; nil before the first read
-	first      account             // the first account in the query; most queries have no other
-	page       page                // the first page in the query; most queries have no other
-	balances   map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
-	err        error               // the error of reading the balances together
-	busy       bool                // a Backend call was left out, because no slot was free in time
-	failed     bool                // the response has errors
-	lasting    bool                // the response is cacheable, and no later block can change it
-	stored     bool                // the response has blocks that were read from the Backend
+	host, path  string // of the request
+	op          *plan.Bound
+	chain       *chain              // the chain from which the query reads all its blocks; nil before the first read
+	first       account             // the first account in the query; most queries have no other
+	page        page                // the first page in the query; most queries have no other
+	balances    map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
+	err         error               // the error of reading the balances together
+	busy        bool                // a Backend call was left out, because no slot was free in time
+	unavailable bool                // the Backend returned ErrUnavailable
+	failed      bool                // the response has errors
+	lasting     bool                // the response is cacheable, and no later block can change it
+	stored      bool                // the response has blocks that were read from the Backend
 }
 
 // pageSize is the maximum number of blocks in a page that a client receives. One more block is read from the Backend,
@@ -182,21 +181,6 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	return p, nil
 }
 
-func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	t := xsync.WithTimeout(ctx, r.timeout)
-	return t, t.Stop
-}
-
-// explain returns the error of a timeout if the deadline of ctx has passed, and otherwise err.
-func (r *resolvers) explain(ctx context.Context, err error) error {
-	var known *plan.Error
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.As(err, &known) {
-		r.limit(ctx, "BackendTimeout")
-		return late()
-	}
-	return err
-}
-
 // pageQueryOf checks the arguments of the field blocks and returns the query for the page. Its first or last is at most
 // pageSize. Its cursors are those of the client, for [chain.parseBounds].
 func pageQueryOf(args plan.Args) (pageQuery, error) {
@@ -322,15 +306,4 @@ func (r *resolvers) release() {
 	if r.slots != nil {
 		<-r.slots
 	}
-}
-
-// isBusy reports whether the query has already waited for a slot in vain. If so, it must not wait again.
-func (c *call) isBusy() bool { return c != nil && c.busy }
-
-// noteBusy records whether err is errBusy, and returns err.
-func (c *call) noteBusy(err error) error {
-	if c != nil && errors.Is(err, errBusy) {
-		c.busy = true
-	}
-	return err
 }

@@ -73,6 +73,7 @@ func (h *Handler) logOptions(c *chain, down time.Time) blocklog.Options[Block] {
 	o := blocklog.Options[Block]{Window: h.opts.WindowSize, Silence: h.opts.StallTimeout, Logger: h.opts.Logger}
 	o.DownSince = down
 	o.KeptBytes = h.opts.Limits.SubscriptionBytes / keptShare
+	o.MaxBackoff, o.Outage = h.opts.RetryInterval, max(0, h.opts.OutageTimeout)
 	if o.Silence == 0 {
 		o.Silence = -1 // turns the timeout off
 	}

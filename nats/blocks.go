@@ -48,6 +48,9 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	if err == nil {
 		err = b.checkEpoch(ctx, epoch)
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, failed("read blocks", err)
+	}
 	if err != nil {
 		return nil, err
 	}

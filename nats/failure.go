@@ -1,15 +1,19 @@
 package natschain
 
 import (
+	"context"
 	"errors"
+	"net"
 	"net/url"
 	"strings"
 
+	"github.com/chaingql/chaingql"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A failure is an error whose text is a single line.
+// A failure is an error whose text is a single line. If the server cannot be reached or does
+// not answer in time, it also wraps [chaingql.ErrUnavailable].
 type failure struct {
 	op    string
 	cause error
@@ -19,7 +23,34 @@ func (f *failure) Error() string {
 	return "natschain: " + f.op + ": " + strings.Join(strings.Fields(f.cause.Error()), " ")
 }
 
-func (f *failure) Unwrap() error { return f.cause }
+func (f *failure) Unwrap() []error {
+	if isUnavailable(f.cause) {
+		return []error{f.cause, chaingql.ErrUnavailable}
+	}
+	return []error{f.cause}
+}
+
+// isUnavailable reports whether err shows that the server or the leader of the stream cannot be
+// reached or does not answer in time. If the caller has canceled its context, that says nothing
+// about the server.
+func isUnavailable(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	var network net.Error
+	if errors.As(err, &network) {
+		return true
+	}
+	for _, is := range []error{
+		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrNoServers,
+		nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, errLost,
+	} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return hasCode(err, clusterNotAvailable, clusterNotLeader)
+}
 
 func failed(what string, err error) error {
 	var already *failure

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,10 +13,12 @@ import (
 )
 
 // A failure is a one-line error that wraps an error of pgx. It omits the connection
-// settings that pgx includes in some errors, because they contain the password.
+// settings that pgx includes in some errors, because they contain the password. If the database
+// cannot be reached or does not answer in time, it also wraps [chaingql.ErrUnavailable].
 type failure struct {
-	op    string
-	cause error
+	op          string
+	cause       error
+	unavailable bool
 }
 
 func (f *failure) Error() string {
@@ -24,11 +27,34 @@ func (f *failure) Error() string {
 	return "postgres: " + f.op + ": " + strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")
 }
 
-func (f *failure) Unwrap() error { return f.cause }
+func (f *failure) Unwrap() []error {
+	if f.unavailable {
+		return []error{f.cause, chaingql.ErrUnavailable}
+	}
+	return []error{f.cause}
+}
+
+// isUnavailable reports whether err shows that the database cannot be reached or does not answer
+// in time. If the caller has canceled its context, that says nothing about the database.
+func isUnavailable(err error) bool {
+	var connecting *pgconn.ConnectError
+	var pgErr *pgconn.PgError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &connecting), isBroken(err), errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err):
+		return true
+	case errors.As(err, &pgErr):
+		// The classes of connection errors and of missing resources, such as connections, and a server that starts.
+		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "53") || pgErr.Code == "57P03"
+	}
+	return false
+}
 
 // failed returns a failure of the operation op. If the server or a pooler rejected a key of
 // the DSN, it replaces err with errKey.
 func failed(op string, err error) error {
+	unavailable := isUnavailable(err)
 	var connecting *pgconn.ConnectError
 	if errors.As(err, &connecting) {
 		err = connecting.Unwrap()
@@ -41,7 +67,7 @@ func failed(op string, err error) error {
 	if errors.As(err, &pgErr) && (pgErr.Code == "42P05" || pgErr.Code == "26000") {
 		op += " (for PgBouncer in transaction mode set Options.Poll)"
 	}
-	return &failure{op, err}
+	return &failure{op, err, unavailable}
 }
 
 // unknownKey reports whether err says that the server or a pooler rejected a key of the DSN,
@@ -80,7 +106,7 @@ func checkHosts(c *pgconn.Config) error {
 func dsnError(err error) error {
 	var file *fs.PathError // for example of the file that sslrootcert names
 	if errors.As(err, &file) {
-		return &failure{"open a file that the DSN names", file}
+		return &failure{op: "open a file that the DSN names", cause: file}
 	}
 	return errDSN
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
@@ -145,6 +146,8 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 				set.preferred.Store(uint32(place))
 			}
 			return nil
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return outage{ctx.Err()}
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errMissing):
@@ -158,8 +161,18 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 	if missing != nil && !hope {
 		return missing
 	}
-	return fmt.Errorf("tonlite: %w", failed)
+	failed = fmt.Errorf("tonlite: %w", failed)
+	if errors.As(failed, new(lite.Error)) { // a server rejects the query
+		return failed
+	}
+	return outage{failed}
 }
+
+// An outage is the error of a query that no server has answered in time. It also wraps
+// [chaingql.ErrUnavailable].
+type outage struct{ error }
+
+func (o outage) Unwrap() []error { return []error{o.error, chaingql.ErrUnavailable} }
 
 // askOne sends q to server s, with a deadline of its own, and calls check with the response. It
 // returns an error if s fails, does not have the block, or is not used for a while because of an

@@ -195,15 +195,18 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 	l.failed(err, wait)
 }
 
-// logPage logs that a page could not be read or has a gap. It logs at most once per MaxBackoff, because there may be as
-// many pages as readers.
+// pageLineInterval is the minimum time between log lines about pages.
+const pageLineInterval = 10 * time.Second
+
+// logPage logs that a page could not be read or has a gap. It logs at most once per pageLineInterval, because there may
+// be as many pages as readers.
 func (l *Log[B]) logPage(after string, err error) {
 	l.mu.Lock()
 	l.pageFailures++
 	n, now := l.pageFailures, time.Now()
 	due := l.ctx.Err() == nil && !now.Before(l.nextPageLine)
 	if due {
-		l.pageFailures, l.nextPageLine = 0, now.Add(l.opts.MaxBackoff)
+		l.pageFailures, l.nextPageLine = 0, now.Add(pageLineInterval)
 	}
 	l.mu.Unlock()
 	if due {

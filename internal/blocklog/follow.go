@@ -71,12 +71,14 @@ var (
 func (l *Log[B]) run() {
 	defer func() {
 		l.eventMu.Lock()
+		l.opts.Outage = 0
 		l.sourceLost(ErrClosed, time.Now())
 		l.eventMu.Unlock()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.taskDone()
 	}()
+	early := false // the last wait was ended by Retry
 	for attempt := 1; ; attempt++ {
 		came, err := l.follow()
 		if l.ctx.Err() != nil {
@@ -87,16 +89,43 @@ func (l *Log[B]) run() {
 		}
 		wait := backoff(l.opts.MinBackoff, l.opts.MaxBackoff, attempt)
 		l.logFailure(err, attempt, wait)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-l.ctx.Done():
-			timer.Stop()
+		if early = l.waitToRetry(wait, !early || came); l.ctx.Err() != nil {
 			return
 		}
 		l.mu.Lock()
 		l.stats.Restarts++
 		l.mu.Unlock()
+	}
+}
+
+// waitToRetry waits before the next attempt. It reports whether Retry ended the wait, which it may do if mayEnd is true.
+func (l *Log[B]) waitToRetry(wait time.Duration, mayEnd bool) (early bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-l.retry: // from a call of Retry that came too late for the last wait
+	default:
+	}
+	l.retryable.Store(mayEnd)
+	defer l.retryable.Store(false)
+	select {
+	case <-timer.C:
+	case <-l.retry:
+		return true
+	case <-l.ctx.Done():
+	}
+	return false
+}
+
+// Retry makes the Log call a failed source again without waiting, because the caller has noticed that it answers. If
+// the source fails again, Retry does not shorten the next wait, so that frequent calls of Retry do not defeat the
+// backoff. Retry may be called for every successful query: unless the Log waits, it is one atomic load.
+func (l *Log[B]) Retry() {
+	if l.retryable.Load() {
+		select {
+		case l.retry <- struct{}{}:
+		default:
+		}
 	}
 }
 

@@ -125,6 +125,32 @@ func TestBackoffGrowsWithFailuresAndResetsAfterANewBlock(t *testing.T) {
 	})
 }
 
+func TestRetryEndsOneWaitButNotTwoInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var steps []func(func(int, error) bool)
+		for range 20 {
+			steps = append(steps, yields(errDown))
+		}
+		src, _, times := scripted(steps...)
+		l := New(src, Options[int]{MinBackoff: 10 * time.Second, MaxBackoff: 10 * time.Second, Logger: quiet})
+		defer shut(t, l)
+		l.Start()
+		for range 1000 { // queries that succeed all the time
+			time.Sleep(100 * time.Millisecond)
+			l.Retry()
+		}
+		early := 0
+		for i := range len(*times) - 1 {
+			if (*times)[i+1].Sub((*times)[i]) < time.Second {
+				early++
+			}
+		}
+		if n := len(*times); early < 8 || n < 18 || n > 21 {
+			t.Errorf("Follow was called %d times, %d of them early, in 100 s; want about 20 and half of them", n, early)
+		}
+	})
+}
+
 func TestBackoffIsRandomWithinItsLimits(t *testing.T) {
 	for _, tt := range []struct{ least, most, wantLow, wantHigh time.Duration }{
 		{100, 10_000, 100, 200},
@@ -234,8 +260,8 @@ func TestFollowIsRetriedWithBackoffIfItsPositionIsGone(t *testing.T) {
 		l := open(t, c, Options[int]{})
 		r := join(t, l, 1)
 		time.Sleep(time.Minute)
-		if n := len(c.asked()); n < 5 || n > 20 {
-			t.Errorf("Follow was called %d times in a minute, want 5 to 20", n)
+		if n := len(c.asked()); n < 25 || n > 70 {
+			t.Errorf("Follow was called %d times in a minute, want 25 to 70", n)
 		}
 		expect(t, r)
 		synctest.Wait()

@@ -15,13 +15,16 @@ const (
 	DefaultWindow     = 1024
 	DefaultKeptBytes  = 32 << 20
 	DefaultMinBackoff = 100 * time.Millisecond
-	DefaultMaxBackoff = 10 * time.Second
+	DefaultMaxBackoff = 2 * time.Second
 	DefaultSilence    = 30 * time.Second
 )
 
 // ErrClosed is returned by [Log.Join] after the Log is closed, and by [Reader.Next] after the Log or the Reader is
 // closed.
 var ErrClosed = errors.New("blocklog: the log or the reader is closed")
+
+// ErrOutage is the cause of a [Lost] if the source was not live for Options.Outage.
+var ErrOutage = errors.New("blocklog: the source has been lost for too long")
 
 // ErrGap is the cause of a [Lost] if a Reader cannot receive a missing block in its place: the Log found the gap only
 // after it had delivered later blocks to the Reader, or the source does not have the block. The client must join again
@@ -66,6 +69,7 @@ type Options[B any] struct {
 	MinBackoff time.Duration
 
 	// MaxBackoff is the maximum of that wait, which grows with each failure. It is raised to MinBackoff if it is lower.
+	// See also [Log.Retry].
 	MaxBackoff time.Duration
 
 	// Silence is the time without a new block after which the source counts as stalled.
@@ -74,6 +78,10 @@ type Options[B any] struct {
 	// DownSince is the time from which the source counts as failed. When the first block arrives, Recovered is called,
 	// as after any failure. Zero means that the source has not failed.
 	DownSince time.Time
+
+	// Outage is the time after which Readers end with ErrOutage if the source is not live. Zero means that they wait for
+	// it. Readers that join later end after that time again.
+	Outage time.Duration
 
 	// Logger receives log lines about failures of the source, gaps and panics. Default: slog.Default().
 	Logger *slog.Logger
@@ -90,10 +98,12 @@ type Log[B any] struct {
 	ctx        context.Context // passed to the source; canceled when the Log is closed
 	cancel     context.CancelFunc
 	done       chan struct{} // closed when busy is 0
+	retry      chan struct{} // a failed source may answer again; see Retry
 	catchingUp atomic.Int64  // number of readers that are catching up
 
 	view          atomic.Pointer[view[B]]     // replaced under mu by run's goroutine
 	state         atomic.Pointer[SourceState] // replaced under eventMu
+	retryable     atomic.Bool                 // run waits, and Retry may end the wait
 	reached       atomic.Pointer[string]      // highest cursor that clients may have seen before it was in the window
 	lateGaps      atomic.Pointer[[]lateGap[B]]
 	gaps          atomic.Uint32             // number of the newest gap, at first 1; changes under mu
@@ -119,7 +129,8 @@ type Log[B any] struct {
 	downSince    time.Time // time of the first failure since the last block; zero if there was none
 	lastHeard    time.Time // arrival of the last block or, if later, start of the current attempt
 	silenceTimer *time.Timer
-	silent       bool // the silence has been reported
+	silent       bool        // the silence has been reported
+	outageTimer  *time.Timer // set while the source is not live, if Options.Outage is set
 
 	// mu is acquired before the lock of a group. It is never held during an Eval, a Wake or a call of the source.
 	mu         sync.Mutex
@@ -170,7 +181,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	if src.Gone == nil {
 		src.Gone = func(error) bool { return false }
 	}
-	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), busy: 1, downSince: o.DownSince}
+	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), retry: make(chan struct{}, 1), busy: 1, downSince: o.DownSince}
 	l.view.Store(&view[B]{})
 	l.state.Store(&SourceState{Since: time.Now()})
 	l.gaps.Store(1)
@@ -194,6 +205,7 @@ func (l *Log[B]) Start() {
 func (l *Log[B]) start() {
 	if !l.started && l.ctx.Err() == nil {
 		l.started = true
+		l.state.Store(&SourceState{Since: time.Now()})
 		l.busy++
 		go l.run()
 	}

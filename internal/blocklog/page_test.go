@@ -149,8 +149,8 @@ func TestLaggingPagesAreRetriedWithBackoff(t *testing.T) {
 			time.Sleep(time.Second)
 			expect(t, r)
 		}
-		if n := c.paged(); n < 6 || n > 20 {
-			t.Errorf("Page was called %d times in a minute, want 6 to 20", n)
+		if n := c.paged(); n < 30 || n > 70 {
+			t.Errorf("Page was called %d times in a minute, want 30 to 70", n)
 		}
 		c.set(func() { c.lag = 0 })
 		time.Sleep(DefaultMaxBackoff)

@@ -1,6 +1,13 @@
 package blocklog
 
-import "time"
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
+)
 
 // A SourceState reports whether the source answers.
 type SourceState struct {
@@ -9,7 +16,8 @@ type SourceState struct {
 	Live bool
 
 	// Since is the time at which Live changed last. For a source that has stalled, that is the time at which it was
-	// heard last. If the source has never answered, it is the time of New.
+	// heard last. If the source has never answered, it is the
+	// time of New or, after the first call, of that call.
 	Since time.Time
 
 	// Err is the last failure of a source that is not Live. It is nil if the source has not failed yet.
@@ -21,8 +29,13 @@ func (l *Log[B]) State() SourceState { return *l.state.Load() }
 
 // sourceAnswered records that the source is live. The caller must hold l.eventMu.
 func (l *Log[B]) sourceAnswered() {
-	if !l.state.Load().Live {
-		l.state.Store(&SourceState{Live: true, Since: time.Now()})
+	if l.state.Load().Live {
+		return
+	}
+	l.state.Store(&SourceState{Live: true, Since: time.Now()})
+	if l.outageTimer != nil {
+		l.outageTimer.Stop()
+		l.outageTimer = nil
 	}
 }
 
@@ -32,6 +45,48 @@ func (l *Log[B]) sourceLost(err error, since time.Time) {
 		since = s.Since
 	}
 	l.state.Store(&SourceState{Since: since, Err: err})
+	if l.opts.Outage > 0 && l.outageTimer == nil && l.ctx.Err() == nil {
+		l.outageTimer = time.AfterFunc(max(0, l.opts.Outage-time.Since(since)), l.endForOutage)
+	}
+}
+
+// endForOutage ends all readers if the source is not live. It wakes them one after another, so that their clients do
+// not all reconnect at once.
+func (l *Log[B]) endForOutage() {
+	l.eventMu.Lock()
+	s := l.state.Load()
+	if s.Live || l.ctx.Err() != nil {
+		l.eventMu.Unlock()
+		return
+	}
+	l.outageTimer.Reset(l.opts.Outage) // for readers that join from now on
+	l.eventMu.Unlock()
+	l.mu.Lock()
+	if l.ctx.Err() != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.busy++
+	wakes := l.endAll(fmt.Errorf("%w: %w", ErrOutage, s.Err), nil)
+	l.mu.Unlock()
+	if len(wakes) > 0 {
+		l.logLine(slog.LevelWarn, "block source lost for too long; ending subscriptions", guard.Error(s.Err),
+			guard.Milliseconds("lost_ms", time.Since(s.Since)), "subscriptions", len(wakes), guard.Stack(s.Err))
+	}
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	each := xsync.Spread(l.ctx, len(wakes)) / time.Duration(max(1, len(wakes)-1))
+	for i := range wakes {
+		select {
+		case <-pause.C:
+			pause.Reset(each)
+		case <-l.ctx.Done(): // wake the remaining ones without a pause
+		}
+		l.callAll(wakes[i : i+1])
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taskDone()
 }
 
 // lostCheckInterval is the time between checks of a source that is not live. It is short, so that a quiet chain does not
