@@ -14,11 +14,12 @@ import (
 func TestDocumentedDefaultsMatchTheCode(t *testing.T) {
 	in := chaingql.Defaults()
 	want := map[string]int64{
-		"KeepAliveInterval": int64(in.KeepAliveInterval),
-		"WindowSize":        int64(in.WindowSize),
-		"StallTimeout":      int64(in.StallTimeout),
-		"RetryInterval":     int64(in.RetryInterval),
-		"OutageTimeout":     int64(in.OutageTimeout),
+		"KeepAliveInterval":  int64(in.KeepAliveInterval),
+		"WindowSize":         int64(in.WindowSize),
+		"StallTimeout":       int64(in.StallTimeout),
+		"RetryInterval":      int64(in.RetryInterval),
+		"OutageTimeout":      int64(in.OutageTimeout),
+		"ConnectionLifetime": int64(in.ConnectionLifetime),
 	}
 	limits := reflect.ValueOf(in.Limits)
 	for _, f := range reflect.VisibleFields(limits.Type()) {

@@ -96,6 +96,13 @@ func unavailable(closed bool, limit, what string) *httpError {
 	return no
 }
 
+// noFiles returns the error for a socket or stream that is refused because the process may not open many more files.
+func noFiles() *httpError {
+	no := newHTTPError(statusUnavailable, codeUnavailable, "The server has no files left for connections.")
+	no.Limit, no.retry = "Connections", 1
+	return no
+}
+
 func noRoom() *httpError {
 	return &httpError{status: statusUnavailable, Error: errNoRoom(), retry: 1}
 }

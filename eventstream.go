@@ -35,6 +35,10 @@ func (h *Handler) serveStream(
 		h.serveEvents(w, r, media, &singleEvent{})
 		return
 	}
+	if filesLow() {
+		h.writeErrorUnread(w, r, noFiles())
+		return
+	}
 	if ok, closed := h.streams.Enter(); !ok {
 		h.writeError(w, r, unavailable(closed, "Connections", "event streams"))
 		return
@@ -67,6 +71,9 @@ func (h *Handler) serveStream(
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(gqlsse.CutTimeout))
 	})()
 	defer context.AfterFunc(ctx, wake)()
+	if h.opts.ConnectionLifetime > 0 {
+		defer time.AfterFunc(h.lifetime(), func() { s.leaving.Store(true); wake() }).Stop()
+	}
 	share := newConnectionShare(h.responses, func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
 	defer h.responses.free(&share.hold)
 	why = h.send(w, r, media, s, wakes, cut, share.add)
@@ -106,7 +113,7 @@ func (h *Handler) send(
 // it reconnects.
 type eventStream struct {
 	stream
-	leaving     atomic.Bool     // the Handler is shutting down
+	leaving     atomic.Bool     // the Handler is shutting down, or the stream's lifetime has ended
 	ended       error           // why the Handler ended the stream; nil if it did not
 	client      context.Context // done when the client has left
 	credentials context.Context // done when the credentials have expired or the client has left

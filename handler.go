@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -88,6 +90,10 @@ func New(b Backend, opts *Options) *Handler {
 		h.auth = known
 	}
 	l := &h.opts.Limits
+	if files := fileLimit(); l.Connections > 0 && files < uint64(l.Connections)+fileReserve(files) {
+		h.opts.Logger.Warn("chaingql: the file limit is too small for Limits.Connections",
+			slog.Uint64("files", files), slog.Int("connections", l.Connections))
+	}
 	h.failures.log = h.opts.Logger
 	h.events = events{h.opts.Hooks, h.opts.Logger, &h.failures}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
@@ -118,13 +124,17 @@ func New(b Backend, opts *Options) *Handler {
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.maskIn, h.events.limit)
 	h.bodies, h.responses = newBudget(l.PendingBodyBytes), newBudget(l.PendingResponseBytes)
-	h.sockets = gqlws.NewServer(gqlws.Options{
+	sockets := gqlws.Options{
 		KeepAliveInterval: h.opts.KeepAliveInterval, InitTimeout: initTimeout, UnusedTimeout: unusedTimeout,
 		FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout, QueryWait: l.BackendTimeout + l.WriteTimeout,
 		Logger: h.opts.Logger, MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxID: l.IDBytes,
 		MaxSockets: l.Connections, MaxSubscriptions: l.SocketSubscriptions, MaxQueries: l.SocketQueries,
 		MaxUnsent: l.PendingSocketBytes, Account: h.account,
-	})
+	}
+	if h.opts.ConnectionLifetime > 0 {
+		sockets.Lifetime = h.lifetime
+	}
+	h.sockets = gqlws.NewServer(sockets)
 	h.requests, h.streams, h.hostStreams = xsync.NewGate(0), xsync.NewGate(l.Connections), xsync.NewGate(0)
 	h.slots = xsync.NewGate(l.Requests)
 	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[uint64]int{}}
@@ -253,6 +263,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"Subscriptions are served over WebSocket, as text/event-stream, and as "+
 				"multipart/mixed;subscriptionSpec=1.0."))
 	}
+}
+
+// lifetime returns a random lifetime for a new socket or event stream: see Options.ConnectionLifetime.
+func (h *Handler) lifetime() time.Duration {
+	return h.opts.ConnectionLifetime - mathrand.N(h.opts.ConnectionLifetime/2+1)
 }
 
 // Shutdown ends the Handler permanently, in two steps:

@@ -138,7 +138,7 @@ type Reason string
 const (
 	ReasonClient   Reason = "client"   // the client ended it or left
 	ReasonCut      Reason = "cut"      // the client was too slow; it received no message about the end
-	ReasonShutdown Reason = "shutdown" // Shutdown was called
+	ReasonShutdown Reason = "shutdown" // Shutdown was called, or Options.ConnectionLifetime has passed
 	ReasonExpired  Reason = "expired"  // the deadline of the Authorizer's context has passed
 	ReasonRefused  Reason = "refused"  // the client was denied, broke the protocol or exceeded a limit
 	ReasonGap      Reason = "gap"      // blocks are missing: STREAM_GAP

@@ -73,7 +73,9 @@ type Limits struct {
 	MessageBytes int
 
 	// Connections is the maximum number of open sockets. It is also, separately, the maximum number of open event
-	// streams. Further connections are refused with status 503. Default: 10,000.
+	// streams. Further connections are refused with status 503. The process must be allowed to open more files
+	// (RLIMIT_NOFILE): otherwise New logs a warning, and connections are refused while fewer than 64 files, or a
+	// quarter of the limit, are left. Default: 10,000.
 	Connections int
 
 	// IDBytes is the maximum size of an operation's id in a message on a socket, including JSON escapes. Default: 128

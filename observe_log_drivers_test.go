@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"math"
 	"math/big"
 	"net/http"
 	"strconv"
@@ -90,8 +91,12 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		}
 	},
 	"block source lost for too long; ending subscriptions": driveOutage,
-	"chaingql: backend check failed":                       driveCheck,
-	"chaingql: backend check succeeded":                    driveCheck,
+	"chaingql: the file limit is too small for Limits.Connections": func(t *testing.T, log *slog.Logger) {
+		limits := chaingql.Limits{Connections: math.MaxInt32}
+		newLoggedHandler(t, log, memchain.New(), chaingql.Options{Limits: limits})
+	},
+	"chaingql: backend check failed":    driveCheck,
+	"chaingql: backend check succeeded": driveCheck,
 	"chaingql: hook panicked": func(t *testing.T, log *slog.Logger) {
 		panics := chaingql.Hooks{LimitHit: func(context.Context, string) { panic("boom") }}
 		h, _ := newLoggedHandler(t, log, memchain.New(), chaingql.Options{Hooks: panics})

@@ -80,6 +80,12 @@ type Options struct {
 	// all instances reconnect again and again. Default: subscriptions wait for the source.
 	OutageTimeout time.Duration
 
+	// ConnectionLifetime limits the time for which a socket or an event stream stays open. Each one ends at a random
+	// time between half of ConnectionLifetime and all of it, in the same way as during Shutdown: the client receives
+	// SERVICE_UNAVAILABLE and its cursor, and can reconnect at once. So clients spread again over all instances after
+	// some of them were restarted. Use at least several minutes. Default: no limit.
+	ConnectionLifetime time.Duration
+
 	// ShowCost adds extensions.cost to the response to each query. It has the numbers of Backend calls and of blocks
 	// that were computed before the query ran. Limits.BackendCalls and Limits.QueryBlocks bound these numbers.
 	ShowCost bool

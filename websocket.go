@@ -23,6 +23,10 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.writeError(w, r, no)
 		return
 	}
+	if filesLow() {
+		h.writeErrorUnread(w, r, noFiles())
+		return
+	}
 	if len(r.RequestURI)+len(r.Host) > maxHandshakeURL {
 		h.writeError(w, r, overLimit(statusURLTooLarge, "",
 			fmt.Sprintf("Path, query and host of a handshake exceed the limit of %d bytes.", maxHandshakeURL)))

@@ -72,6 +72,7 @@ type conn struct {
 	// Lifecycle.
 	phase      phase
 	drainTimer *time.Timer // runs drain during a shutdown
+	lifeTimer  *time.Timer // runs drain at the end of the connection's lifetime
 	ending     *ending     // set in phaseEnding; nil if the connection was cut before
 	why        error       // argument of Stream.Close for the remaining streams, and of Session.Closed
 	whySet     bool        // why is set, possibly to nil
@@ -158,7 +159,7 @@ func (c *conn) finish(err error) {
 	c.mu.Lock()
 	why := c.why
 	ops := c.retireAll(why)
-	for _, t := range []*time.Timer{c.initTimer, c.keepAliveTimer, c.pingTimer, c.expiryTimer, c.drainTimer} {
+	for _, t := range []*time.Timer{c.initTimer, c.keepAliveTimer, c.pingTimer, c.expiryTimer, c.drainTimer, c.lifeTimer} {
 		if t != nil {
 			t.Stop()
 		}
@@ -239,6 +240,13 @@ func (c *conn) drainAfter(d time.Duration) {
 	if c.phase == phaseOpen && c.drainTimer == nil {
 		c.drainTimer = c.afterFunc(d, c.drain)
 	}
+}
+
+// liveFor calls drain after the lifetime d.
+func (c *conn) liveFor(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lifeTimer = c.afterFunc(d, c.drain)
 }
 
 // drain allows no new operations and ends the connection when its running queries have finished.

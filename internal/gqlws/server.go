@@ -79,6 +79,10 @@ type Options struct {
 	// escape sequences but without its quotes.
 	MaxID int
 
+	// Lifetime returns the time after which a connection that is accepted now drains, as during a Shutdown. Nil means
+	// that connections have no limit.
+	Lifetime func() time.Duration
+
 	// MaxSockets is the maximum number of connections. While there are that many, Accept returns ErrTooMany.
 	MaxSockets int
 
@@ -193,6 +197,9 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	s.conns[c] = struct{}{}
 	closing := s.closing
 	s.mu.Unlock()
+	if s.options.Lifetime != nil {
+		c.liveFor(s.options.Lifetime())
+	}
 	go c.serve()
 	if closing {
 		c.drain()

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package chaingql
+
+func fileLimit() uint64 { return noFileLimit }
+
+func filesLow() bool { return false }
