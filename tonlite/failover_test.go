@@ -91,13 +91,13 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	resume := s.Stall()
 	within(t, 10*time.Second, func() {
 		_, err := b.Balance(context.Background(), chaingql.Address{})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Balance: got error %v, want DeadlineExceeded", err)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, chaingql.ErrUnavailable) {
+			t.Errorf("Balance: got error %v, want DeadlineExceeded and ErrUnavailable", err)
 		}
 	})
 	within(t, 10*time.Second, func() {
-		if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 3}); err == nil {
-			t.Error("Blocks: got no error")
+		if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 3}); !errors.Is(err, chaingql.ErrUnavailable) {
+			t.Errorf("Blocks: got error %v, want ErrUnavailable", err)
 		}
 	})
 	resume()
