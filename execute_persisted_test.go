@@ -95,3 +95,27 @@ func TestNewPanicsOnInvalidTrustedDocument(t *testing.T) {
 	}()
 	chaingql.New(referenceChain(t), &chaingql.Options{TrustedDocuments: []string{"{info{version}}", "{nope}"}})
 }
+
+func TestDocumentIDSelectsATrustedDocument(t *testing.T) {
+	const document = "query($n:Int!){blockchain{blocks(last:$n){edges{cursor}}}}"
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{TrustedDocuments: []string{document}})
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(document)))
+	want := post(h, body(document, map[string]any{"n": 1})).Body.String()
+	ask := func(fields string) string { return post(h, `{`+fields+`,"variables":{"n":1}}`).Body.String() }
+	equal(t, "by POST", ask(`"documentId":"sha256:`+sum+`"`), want)
+	target := "/demo/graphql?documentId=sha256:" + sum + "&variables=%7B%22n%22:1%7D"
+	equal(t, "by GET", do(h, "GET", target, "").Body.String(), want)
+	own := `"query":"{__typename}","documentId":"sha256:` + sum + `"`
+	equal(t, "with a query", parse(t, ask(own)).code(), "BAD_REQUEST")
+	both := `"documentId":"sha256:` + sum + `","extensions":{"persistedQuery":{"version":1,"sha256Hash":"%s"}}`
+	equal(t, "with its hash", ask(fmt.Sprintf(both, sum)), want)
+	other := fmt.Sprintf("%x", sha256.Sum256(nil))
+	equal(t, "with another hash", parse(t, ask(fmt.Sprintf(both, other))).code(), "BAD_REQUEST")
+	for _, id := range []string{
+		"sha256:" + other, sum, "sha256:" + strings.ToUpper(sum), "SHA256:" + sum, "x-own:" + sum, "sha256:", "x",
+	} {
+		equal(t, id, parse(t, ask(`"documentId":"`+id+`"`)).code(), "PERSISTED_QUERY_NOT_FOUND")
+	}
+	equal(t, "no text", parse(t, ask(`"documentId":1`)).code(), "BAD_REQUEST")
+	equal(t, "empty", parse(t, ask(`"documentId":""`)).code(), "BAD_REQUEST")
+}

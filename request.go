@@ -125,7 +125,7 @@ func decodeURL(query string, depth int) (*request, *httpError) {
 		return nil, unreadable("The URL's query is malformed.")
 	}
 	fields := map[string]any{}
-	for _, name := range []string{"query", "operationName", "variables", "extensions"} {
+	for _, name := range []string{"query", "documentId", "operationName", "variables", "extensions"} {
 		given := values[name]
 		if len(given) > 1 {
 			return nil, badRequest("Parameter " + name + " is there twice.")
@@ -167,11 +167,36 @@ func requestOf(fields map[string]any) (*request, *httpError) {
 	if opts.hash, refused = persistedHash(extensions); refused != nil {
 		return nil, refused
 	}
+	if opts.Query == "" {
+		if refused = opts.identify(fields["documentId"]); refused != nil {
+			return nil, refused
+		}
+	}
 	opts.trace = traceOfFields(extensions)
 	if opts.Query == "" && opts.hash == "" {
 		return nil, badRequest("Must provide query string.")
 	}
 	return &opts, nil
+}
+
+// identify sets the hash of a request without a query to the one in its documentId, if it has one (GraphQL over HTTP,
+// appendix on persisted documents). An identifier of another form than sha256:<hex> names no document.
+func (r *request) identify(documentID any) *httpError {
+	id, ok := documentID.(string)
+	hash, _ := strings.CutPrefix(id, "sha256:")
+	switch {
+	case !ok && documentID != nil:
+		return badRequest(`"documentId" must be a string.`)
+	case id == "":
+		return nil
+	case hash == id, hash == "":
+		hash = "none"
+	}
+	if r.hash != "" && r.hash != hash {
+		return badRequest(`"documentId" and "extensions.persistedQuery" name different documents.`)
+	}
+	r.hash = hash
+	return nil
 }
 
 // persistedHash returns the hash in extensions.persistedQuery, if there is one.

@@ -33,7 +33,7 @@ func (s *target) follow(text []byte) (outcome, error) {
 		return ended(err)
 	}
 	// The body is not closed, because Body.Close would wait for the end of the stream.
-	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	if media := resp.Header.Get("Content-Type"); !strings.HasPrefix(media, "text/event-stream") && !strings.HasPrefix(media, "multipart/mixed") {
 		content, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 		if err != nil {
 			return ended(err)
@@ -51,8 +51,8 @@ func (s *target) follow(text []byte) (outcome, error) {
 		if err != nil {
 			return ended(err)
 		}
-		if data, ok := strings.CutPrefix(line, "data:"); ok && len(data) > 2 {
-			o, err := judgeJSON([]byte(strings.TrimSpace(data)))
+		if data := eventData(line); data != "" {
+			o, err := judgeJSON([]byte(data))
 			if o.class == "answered" {
 				o.class = "served"
 			}
@@ -114,6 +114,20 @@ func events() []attack {
 		stream("a range", "served", "GET", liveQuery, "Range: bytes=0-10"),
 		stream("a GET with a Content-Length", "served|400", "GET", liveQuery, "Content-Length: 0"),
 		stream("keep-alive", "served", "GET", liveQuery, "Connection: keep-alive"),
+	)
+	for _, accept := range []string{
+		"multipart/mixed;subscriptionSpec=1.0", `multipart/mixed;boundary="a,b\"";subscriptionSpec="1.0"`, "multipart/mixed;boundary=" + strings.Repeat("-", 3000) + ";subscriptionSpec=1.0",
+		"multipart/mixed;boundary=\"--graphql--\";subscriptionSpec=1.0", "multipart/mixed;" + strings.Repeat("a;", 1000) + "subscriptionSpec=1.0", "multipart/mixed;subscriptionSpec*=utf-8''1.0",
+		"multipart/mixed;subscriptionSpec*0=1;subscriptionSpec*1=.0", "multipart/mixed;subscriptionSpec=1.0;subscriptionSpec=2.0", strings.Repeat("multipart/mixed;subscriptionSpec=1.0,", 100) + "a/b",
+		"multipart/mixed;subscriptionSpec=1.0," + strings.Repeat("x", 5000), "multipart/mixed;subscriptionSpec=" + strings.Repeat("\"", 2001), "multipart/mixed;subscriptionSpec=1.0;q=NaN",
+	} {
+		all = append(all, stream("multipart by "+short(accept), "served|406 NOT_ACCEPTABLE", "GET", `subscription{blocks(after:""){id}}`, "Accept: "+accept))
+	}
+	all = append(all,
+		stream("multipart, an invalid after", mine, "POST", `subscription{blocks(after:"zzz"){id}}`, "Accept: multipart/mixed;subscriptionSpec=1.0"),
+		stream("multipart, a query", "served", "POST", "{info{version}}", "Accept: multipart/mixed;subscriptionSpec=1.0"),
+		stream("multipart, a wrong secret", "401 UNAUTHENTICATED", "GET", liveQuery, "Accept: multipart/mixed;subscriptionSpec=1.0", "Authorization: Basic Ong="),
+		stream("multipart, HEAD", "answered", "HEAD", liveQuery, "Accept: multipart/mixed;subscriptionSpec=1.0"),
 	)
 	all = append(all, plain("HTTP/1.0", "served|answered|406", func(s *target) (outcome, error) {
 		return s.follow([]byte(strings.Replace(string(streamRequest("GET", liveQuery)), "HTTP/1.1", "HTTP/1.0", 1)))

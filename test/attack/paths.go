@@ -23,6 +23,23 @@ func paths() []attack {
 			return s.send(append(request(m, path, "", "Content-Type: application/json", "Content-Length: 27"), goodBody...))
 		}))
 	}
+	for _, b := range []struct{ name, want, text, head string }{
+		{"a good one", answered, goodBody, "Content-Type: application/json"},
+		{"parameters in the URL only", badRequest, "", "Content-Type: application/json"},
+		{"no type", "415 UNSUPPORTED_MEDIA_TYPE", goodBody, "Content-Type:"},
+		{"a wrong type", "415 UNSUPPORTED_MEDIA_TYPE", goodBody, "Content-Type: application/sql"},
+		{"a list", badRequest, "[" + goodBody + "]", "Content-Type: application/json"},
+		{"a mutation", "400 GRAPHQL", `{"query":"mutation{a}"}`, "Content-Type: application/json"},
+		{"a large body", "413 LIMIT_EXCEEDED", goodBody + strings.Repeat(" ", 1<<20), "Content-Type: application/json"},
+		{"a body of levels", "LIMIT_EXCEEDED", `{"x":` + strings.Repeat("[", 60_000) + strings.Repeat("]", 60_000) + "}", "Content-Type: application/json"},
+		{"10,000 tags", answered, goodBody, "If-None-Match: " + strings.Repeat(`W/"a",`, 10_000)},
+		{"a wildcard tag", answered, goodBody, "If-None-Match: *"},
+		{"a condition", answered, goodBody, "If-Match: \"x\""},
+	} {
+		all = append(all, plain("QUERY with "+b.name, b.want, func(s *target) (outcome, error) {
+			return s.send(request("QUERY", path+"?query={", b.text, b.head))
+		}))
+	}
 	good := "?query=%7Binfo%7Bversion%7D%7D"
 	for _, h := range []string{
 		"Access-Control-Request-Method: POST", "Access-Control-Request-Headers: " + strings.Repeat("tonclient-a,", 5000),

@@ -39,6 +39,21 @@ func persisted() []attack {
 		body("hash of an empty document, with an empty query", "PERSISTED_QUERY_NOT_FOUND|400", pair("", hash(""))),
 		body("hash of an unknown document, without a document", "PERSISTED_QUERY_NOT_FOUND", "{"+ext(`{"version":1,"sha256Hash":"`+lost+`"}`)+"}"),
 	)
+	for _, id := range []string{
+		`"sha256:` + lost + `"`, `"` + lost + `"`, `"sha256:"`, `"sha256"`, `":"`, `"x-md5:` + lost + `"`, `"SHA256:` + lost + `"`, `"sha256:sha256:` + lost + `"`,
+		`"sha256:` + strings.Repeat("0", 63) + `"`, `"sha256:` + strings.Repeat("a", 100_000) + `"`, `"` + strings.Repeat(":", 100_000) + `"`,
+		`"sha256:\u0000"`, `"sha256:../../etc/passwd"`, `"__proto__"`, `"none"`, `"sha256:none"`, `" "`,
+	} {
+		all = append(all, body("documentId "+short(id), "PERSISTED_QUERY_NOT_FOUND", `{"documentId":`+id+"}"))
+		all = append(all, body("documentId with a document "+short(id), answered, `{"documentId":`+id+`,"query":"{info{version}}"}`))
+	}
+	for _, id := range []string{"1", "true", "[]", "{}", `[["sha256:` + lost + `"]]`, `""`, "null"} {
+		all = append(all, body("malformed documentId "+short(id), badRequest, `{"documentId":`+id+"}"))
+	}
+	all = append(all,
+		body("two documentIds", badRequest, `{"documentId":"a","documentId":"b"}`),
+		body("documentId and the hash of another document", badRequest, `{"documentId":"sha256:`+lost+`",`+ext(`{"version":1,"sha256Hash":"`+hash(good)+`"}`)+"}"),
+	)
 	floods := []attack{
 		plain("3,000 documents to be persisted", answered, func(s *target) (outcome, error) {
 			return s.many(3000, func(i int) string {

@@ -44,7 +44,7 @@ func request(method, path, body string, headers ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\n", method, path)
 	usual := []string{"Host: attacked.example", "Connection: close", "Accept: application/graphql-response+json"}
-	if method == "POST" {
+	if method == "POST" || method == "QUERY" {
 		usual = append(usual, "Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body)))
 	}
 	for _, line := range usual {
@@ -217,7 +217,7 @@ func judge(resp *http.Response, content []byte) (outcome, error) {
 		return outcome{"net/http", status + " " + resp.Header.Get("Location")}, nil
 	case len(content) == 0:
 		return outcome{"answered", status + " empty"}, nil
-	case strings.HasPrefix(media, "text/event-stream"):
+	case strings.HasPrefix(media, "text/event-stream"), strings.HasPrefix(media, "multipart/mixed"):
 		return judgeEvents(content)
 	case !strings.HasPrefix(media, "application/json") && !strings.HasPrefix(media, "application/graphql-response+json"):
 		return outcome{}, fmt.Errorf("response is neither JSON nor an event stream: %s", at)
@@ -280,11 +280,27 @@ func judgeErrors(errs []responseError) (outcome, error) {
 	return outcome{*errs[0].Extensions.Code, errs[0].Message}, nil
 }
 
+// eventData returns the response in one line of an event stream or of a multipart stream, or "".
+func eventData(line string) string {
+	line = strings.TrimSpace(line)
+	if data, ok := strings.CutPrefix(line, "data:"); ok {
+		return strings.TrimSpace(data)
+	}
+	if errs, ok := strings.CutPrefix(line, `{"payload":null,`); ok {
+		return "{" + errs
+	}
+	data, _ := strings.CutPrefix(line, `{"payload":`)
+	if data == line {
+		return ""
+	}
+	return strings.TrimSuffix(data, "}")
+}
+
 // judgeEvents returns the outcome of the first event of a stream.
 func judgeEvents(content []byte) (outcome, error) {
 	for line := range strings.Lines(string(content)) {
-		if data, ok := strings.CutPrefix(line, "data:"); ok && strings.TrimSpace(data) != "" {
-			o, err := judgeJSON([]byte(strings.TrimSpace(data)))
+		if data := eventData(line); data != "" {
+			o, err := judgeJSON([]byte(data))
 			o.text = "events " + o.text
 			return o, err
 		}
