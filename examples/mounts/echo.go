@@ -12,9 +12,12 @@ import (
 func Echo(h http.Handler) http.Handler {
 	e := echo.New()
 	e.Use(middleware.Recover())
-	e.Any("/:project/graphql", echo.WrapHandler(h))
-	e.Any("/:project/graphql/", echo.WrapHandler(h)) // no redirect from the other form
-	e.Any("/graphql", echo.WrapHandler(h))           // for clients that send no project
-	e.Any("/graphql/", echo.WrapHandler(h))
+	for _, path := range []string{
+		"/:project/graphql", "/:project/graphql/", // no redirect from the other form
+		"/graphql", "/graphql/", // for clients that send no project
+	} {
+		e.Any(path, echo.WrapHandler(h))
+		e.Add("QUERY", path, echo.WrapHandler(h)) // Any does not include it
+	}
 	return e
 }

@@ -11,9 +11,12 @@ import (
 func Gin(h http.Handler) http.Handler {
 	r := gin.New()
 	r.Use(gin.Recovery())
-	r.Any("/:project/graphql", gin.WrapH(h))
-	r.Any("/:project/graphql/", gin.WrapH(h)) // no redirect from the other form
-	r.Any("/graphql", gin.WrapH(h))           // for clients that send no project
-	r.Any("/graphql/", gin.WrapH(h))
+	for _, path := range []string{
+		"/:project/graphql", "/:project/graphql/", // no redirect from the other form
+		"/graphql", "/graphql/", // for clients that send no project
+	} {
+		r.Any(path, gin.WrapH(h))
+		r.Handle("QUERY", path, gin.WrapH(h)) // Any does not include it
+	}
 	return r
 }

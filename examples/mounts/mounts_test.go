@@ -31,6 +31,9 @@ func TestAllTransportsWorkWithEachRouter(t *testing.T) {
 			defer cancel()
 			query(t, to)
 			query(t, to+"/")
+			if status, body := send(t, "QUERY", to, `{"query":"{__typename}"}`, "Content-Type", "application/json"); status != 200 {
+				t.Errorf("a QUERY received status %d and %s, want 200", status, body)
+			}
 			if status, body := send(t, "GET", s.URL+"/none/graphql?query={__typename}", ""); status != 401 {
 				t.Errorf("an unknown project received status %d and %s, want 401", status, body)
 			}

@@ -171,6 +171,7 @@ func passes(t *testing.T, p proxy, replace ...string) {
 	defer cancel()
 	query(t, to)
 	query(t, to+"/")
+	askQuery(t, to)
 	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", ""); status != 401 {
 		t.Errorf("a request without the secret received status %d and %s, want 401", status, body)
 	}
@@ -186,6 +187,25 @@ func passes(t *testing.T, p proxy, replace ...string) {
 			seqNo := s.commit(t)
 			if got, want := next(), fmt.Sprintf(`{"data":{"blocks":{"seq_no":%d}}}`, seqNo); !strings.Contains(got, want) {
 				t.Fatalf("received %s, want %s", got, want)
+			}
+		}
+	}
+}
+
+// askQuery sends different documents by the method QUERY, twice each. Each must receive its own response, with an ETag
+// that yields status 304.
+func askQuery(t *testing.T, to string) {
+	t.Helper()
+	for range 2 {
+		for _, alias := range []string{"a", "b"} {
+			document := `{"query":"{` + alias + `:__typename}"}`
+			res, body := exchange(t, "QUERY", to, document, "Content-Type", "application/json")
+			if want := `{"data":{"` + alias + `":"Query"}}`; res.StatusCode != 200 || body != want {
+				t.Fatalf("a QUERY received status %d and %s, want %s", res.StatusCode, body, want)
+			}
+			status, _ := send(t, "QUERY", to, document, "Content-Type", "application/json", "If-None-Match", res.Header.Get("ETag"))
+			if status != 304 {
+				t.Errorf("a QUERY with its ETag received status %d, want 304", status)
 			}
 		}
 	}

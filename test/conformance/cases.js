@@ -76,7 +76,8 @@ async function collect(adapter, line, operation, listeners, count) {
 // cursorOf returns the cursor of an error, from which the client should resume.
 // Each client has its own way to pass errors of the server on to its user.
 function cursorOf(trouble) {
-  const errors = [trouble, trouble.graphQLErrors, trouble.errors].find(Array.isArray)
+  const lists = [trouble, trouble.protocolErrors, trouble.graphQLErrors, trouble.errors]
+  const errors = lists.find((list) => Array.isArray(list) && list.length > 0)
   return errors?.[0]?.extensions?.cursor
 }
 

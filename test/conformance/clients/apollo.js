@@ -31,6 +31,7 @@ function ofMajor(folder) {
       ...rest,
       open(place, options) {
         const { socket, close = () => {} } = rest?.connect?.(place, options) ?? {}
+        const listening = new Set() // HttpLink has one response for each subscription
         const client = new ApolloClient({ link: link(place, options, socket), cache: new InMemoryCache(), queryDeduplication: false })
         return {
           async ask({ query, variables }) {
@@ -38,9 +39,11 @@ function ofMajor(folder) {
           },
           listen({ query, variables }, sink) {
             const subscription = client.subscribe({ query: gql(query), variables }).subscribe(into(sink))
+            listening.add(subscription)
             return () => subscription.unsubscribe()
           },
           close() {
+            for (const subscription of listening) subscription.unsubscribe()
             client.stop()
             close()
           },
@@ -58,7 +61,7 @@ function ofMajor(folder) {
     return { socket, close: () => socket.dispose() }
   }
   return [
-    adapter('HttpLink', 'HTTP', http),
+    adapter('HttpLink', 'HTTP', http, { onCut: 'reports' }), // subscribes by Apollo's multipart protocol
     adapter('HttpLink by GET', 'HTTP', (place, options) => http(place, options, { useGETForQueries: true })),
     adapter('persisted queries', 'HTTP', persisted(), { persisted: 'POST' }),
     adapter('persisted queries by GET', 'HTTP', persisted({ useGETForHashedQueries: true }), { persisted: 'GET' }),

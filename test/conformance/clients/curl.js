@@ -16,6 +16,21 @@ function post(url, query, variables, ...args) {
   return curl(url, '-H', 'Content-Type: application/json', '-d', JSON.stringify({ query, variables }), ...args)
 }
 
+// ask sends a query by the method QUERY of RFC 10008.
+function ask(url, query, variables, ...args) {
+  return post(url, query, variables, '-X', 'QUERY', ...args)
+}
+
+// headers returns the status and the header of the response to a QUERY.
+async function headers(url, query, type, ...args) {
+  const body = JSON.stringify({ query })
+  const { code, stdout, stderr } = await output('curl', ['-sS', '--max-time', '10', '-D', '-', '-o', '/dev/null', '-X', 'QUERY',
+    '-H', `Content-Type: ${type}`, '-d', body, url, ...args])
+  assert.equal(code, 0, `curl: ${stderr}`)
+  const [line, ...lines] = stdout.trim().split('\r\n')
+  return { status: Number(line.split(' ')[1]), header: new Headers(lines.map((l) => l.split(/: (.*)/, 2))) }
+}
+
 function get(url, query, variables, ...args) {
   return curl(url, '-G', '--data-urlencode', `query=${query}`, '--data-urlencode', `variables=${JSON.stringify(variables)}`, ...args)
 }
@@ -98,6 +113,25 @@ export default [
   {
     name: 'curl, first 50 after by GET', phase: 'read',
     run: async ({ server, chain }) => chain.check(await forwards(server.url, 50, {}, get)),
+  },
+  {
+    name: 'curl, first 50 after by QUERY', phase: 'read',
+    run: async ({ server, chain }) => chain.check(await forwards(server.url, 50, {}, ask)),
+  },
+  {
+    name: 'curl, QUERY with an ETag', phase: 'read',
+    async run({ server: { url } }) {
+      const [query, json] = ['{__typename}', 'application/json']
+      const { status, header } = await headers(url, query, json)
+      assert.equal(status, 200)
+      assert.equal(header.get('cache-control'), 'public, no-cache')
+      const tag = header.get('etag')
+      assert.equal((await headers(url, query, json, '-H', `If-None-Match: ${tag}`)).status, 304)
+      assert.equal((await headers(url, '{t:__typename}', json, '-H', `If-None-Match: ${tag}`)).status, 200)
+      const refused = await headers(url, query, 'text/plain')
+      assert.equal(`${refused.status} ${refused.header.get('accept-query')}`, '415 application/json')
+      return '304 for the same query only, and Accept-Query'
+    },
   },
   {
     name: 'curl, last 50 before', phase: 'read',
