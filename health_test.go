@@ -275,16 +275,16 @@ func TestDrainingInstanceServesEverythingButIsNotReady(t *testing.T) {
 // driveCheck logs that checks of the Backend fail, with an error and a panic, and succeed again.
 func driveCheck(t *testing.T, log *slog.Logger) {
 	withErrorAndPanic(func(fail func() error) {
-		failing := true
+		var repaired atomic.Bool
 		h, _ := newLoggedHandler(t, log, failingPages(memchain.New(), func(chaingql.BlocksQuery) error {
-			if failing {
-				return fail()
+			if repaired.Load() {
+				return nil
 			}
-			return nil
+			return fail()
 		}), chaingql.Options{})
 		h.Health(t.Context())
 		time.Sleep(time.Minute)
-		failing = false
+		repaired.Store(true)
 		h.Health(t.Context())
 	})
 }
