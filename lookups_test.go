@@ -229,3 +229,42 @@ func isChild(hash string, b chaingql.Block, blocks []chaingql.Block) bool {
 	own := b.Shard & -b.Shard
 	return blocks[i].Shard == b.Shard-own/2 || blocks[i].Shard == b.Shard+own/2
 }
+
+func TestNeighborsAreEmptyIfOneOfTwoIsNotStored(t *testing.T) {
+	blocks := backendtest.Chain(600, 7)
+	before, after := links(blocks)
+	index := map[string]int{}
+	for i, b := range blocks {
+		index[b.Hash.String()] = i
+	}
+	splits, merges := 0, 0
+	for i, b := range blocks {
+		hash := b.Hash.String()
+		if children := after[hash]; len(children) == 2 && splits < 3 {
+			splits++
+			first, second := index[children[0]], index[children[1]] // ascending
+			for n, want := range map[int]int{first: 0, first + 1: 0, second: 0, second + 1: 2} {
+				h, _ := newHandler(t, withNumbers(chainOf(t, blocks[:n])), chaingql.Options{})
+				got := lookUp(t, h, `next_shard_blocks(hash:"`+hash+`")`)
+				equal(t, fmt.Sprintf("blocks after %s if %d are stored", b.Cursor, n), len(got), want)
+			}
+		}
+		if from := before[hash]; len(from) == 2 && merges < 3 {
+			merges++
+			first, second := index[from[0]], index[from[1]]
+			if first > second {
+				first, second = second, first
+			}
+			for oldest, want := range map[int]int{first: 2, first + 1: 0, second: 0, second + 1: 0, i: 0} {
+				chain := chainOf(t, blocks)
+				chain.Prune(blocks[oldest].Cursor)
+				h, _ := newHandler(t, withNumbers(chain), chaingql.Options{})
+				got := lookUp(t, h, `prev_shard_blocks(hash:"`+hash+`")`)
+				equal(t, fmt.Sprintf("blocks before %s if %d were pruned", b.Cursor, oldest), len(got), want)
+			}
+		}
+	}
+	if splits < 3 || merges < 3 {
+		t.Errorf("the chain has %d splits and %d merges, want 3", splits, merges)
+	}
+}
