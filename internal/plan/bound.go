@@ -29,6 +29,9 @@ type Bound struct {
 	parameterizer
 	text []byte
 
+	// literals has the values of the placeholders if the cache has them; otherwise nil.
+	literals []any
+
 	// lastFound is the cache entry that the last Find found by its text.
 	lastFound *list.Element
 
@@ -66,11 +69,13 @@ type Variable struct {
 // The caller owns b and may reuse it after Run has returned. If the next text is the same, Find skips the lookup of
 // the document. b keeps references to the values in variables until Release or the next Find.
 func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variable) bool {
-	b.cache, b.placeholders, b.cachedOnly = c, b.placeholders[:0], true
+	b.cache, b.placeholders, b.literals, b.cachedOnly = c, b.placeholders[:0], nil, true
 	c.mu.Lock()
 	at := b.lastFound
 	if at == nil || !at.Value.(*entry).matches(text) {
-		at = c.entries[key{byText, string(text)}]
+		if at = c.entries[key{byText, string(text)}]; at == nil {
+			at = c.entries[key{byRepeatedText, string(text)}]
+		}
 	}
 	e := c.touch(at)
 	b.lastFound = nil
@@ -79,10 +84,14 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 	}
 	c.mu.Unlock()
 	var doc *document
+	repeated := false
 	if e != nil {
 		doc = e.doc
+		e.literals.restore(b, text)
 	} else if doc = c.findByFingerprint(b, text); doc == nil {
 		return false
+	} else {
+		repeated = c.isRepeated(text)
 	}
 	valueOf := func(name string) (any, bool) {
 		for i := range variables {
@@ -92,7 +101,13 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 		}
 		return nil, false
 	}
-	return b.bind(doc, operation, valueOf) == nil && b.Kind() == ast.Query
+	if b.bind(doc, operation, valueOf) != nil || b.Kind() != ast.Query {
+		return false
+	}
+	if repeated {
+		c.keepLiterals(b, doc)
+	}
+	return true
 }
 
 // Release drops the references that Find left in b, and its buffers if they are large.
@@ -101,7 +116,7 @@ func (b *Bound) Release() {
 		b.parameterizer, b.text = parameterizer{}, nil
 	}
 	clear(b.variables)
-	b.op, b.plan, b.variables, b.Reservation = nil, nil, b.variables[:0], nil
+	b.op, b.plan, b.variables, b.literals, b.Reservation = nil, nil, b.variables[:0], nil, nil
 }
 
 // findByFingerprint returns the cached document that has the same fingerprint as text, or nil if there is none. If
@@ -136,7 +151,8 @@ func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 	if b.variables, errs = op.bind(b.cache, b.variables[:0], valueOf); errs != nil {
 		return errs
 	}
-	for i := range op.parameters {
+	b.variables = append(b.variables, b.literals...)
+	for i := range op.parameters[len(b.literals):] {
 		p := &op.parameters[i]
 		value := p.value
 		if len(b.placeholders) > 0 {

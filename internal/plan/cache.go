@@ -29,6 +29,9 @@ type Cache struct {
 	lru *list.List
 	// bytes is the sum of the sizes of all entries.
 	bytes int
+	// recent has hashes of the texts that were last found by their fingerprint, and next is the index of the oldest.
+	recent [recentTexts]uint64
+	next   int
 }
 
 // A key identifies a cache entry.
@@ -42,10 +45,11 @@ type key struct {
 type keyKind byte
 
 const (
-	byText        keyKind = iota // the text of a document
-	byFingerprint                // the text of a document with placeholders instead of literals
-	byHash                       // the hash of a persisted document
-	byConditions                 // the id of an operation and the values of its conditions
+	byText         keyKind = iota // the text of a document
+	byFingerprint                 // the text of a document with placeholders instead of literals
+	byHash                        // the hash of a persisted document
+	byConditions                  // the id of an operation and the values of its conditions
+	byRepeatedText                // the text of a document that repeats and has the fingerprint of another one
 )
 
 func textKey(text string) key { return key{byText, text} }
@@ -57,6 +61,9 @@ type entry struct {
 	doc     *document
 	plan    *Plan
 	size    int
+
+	literals *literals // of a repeated text; otherwise nil
+
 	evicted bool // guarded by Cache.mu
 }
 

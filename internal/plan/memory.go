@@ -28,6 +28,7 @@ const (
 	positionBytes     = 48 // an ast.Position
 	slotBytes         = 16 // an interface value
 	placeholderBytes  = 24
+	literalsBytes     = 48 // a literals without its values
 )
 
 // textBytes returns the memory that a string of n bytes takes.

@@ -23,6 +23,9 @@ func plans(ctx context.Context, size sizes, r *report) error {
 	if err := cached(ctx, s, size, r); err != nil {
 		return err
 	}
+	if err := repeated(ctx, s, size, r); err != nil {
+		return err
+	}
 	t := r.table(fmt.Sprintf("Floods of documents, with a cache limit of %d MB", chaingql.DefaultLimits().CacheBytes>>20), "documents", "growth of the heap (MB)", "CPU per document (µs)")
 	for _, f := range []struct {
 		name string
@@ -80,6 +83,38 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 	}
 	t.note("The last column includes CPU cache misses for plans and requests.")
 	r.atMost(fmt.Sprintf("CPU per query, worst of %d to %d cached plans against the fewest", few, slices.Max(size.plans)), worst, maxGrowth)
+	return nil
+}
+
+// repeated measures a query after a flood of documents that evicted its plan, and that differ from it only in a
+// literal, so that it has to share the plan of one of them.
+func repeated(ctx context.Context, s *source.Source, size sizes, r *report) error {
+	text := func(i int) []byte {
+		return fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:%d){edges{node{%s}}}}}"}`, i, blockFields)
+	}
+	var contenders []contender
+	for _, flooded := range []bool{false, true} {
+		h, err := open(own, s, false, nil)
+		if err != nil {
+			return err
+		}
+		c := newCaller(ctx, h)
+		for i := 0; flooded && i < size.short/100; i++ {
+			c.call(text(i + 2))
+		}
+		body := text(1)
+		call := func(int) { c.call(body) }
+		if got := c.call(text(1)); !strings.Contains(string(got), `"block/`) {
+			return fmt.Errorf("response has no block: %.300s", got)
+		}
+		n := callsIn(size.slice, call)
+		contenders = append(contenders, contender{fmt.Sprint(flooded), func() (float64, error) { return cpuPerCall(n, call), nil }})
+	}
+	got, err := alternate(ctx, size.rounds, contenders)
+	if err != nil {
+		return err
+	}
+	r.atMost("CPU of a query after a flood of documents of its form, against before", got.ratio("true", "false"), maxGrowth)
 	return nil
 }
 
