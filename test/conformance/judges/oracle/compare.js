@@ -30,10 +30,10 @@ function sameErrors(want, got) {
 const place = ({ path, locations }) => JSON.stringify([path ?? null, (locations ?? []).map(({ line, column }) => [line, column])])
 
 // textAndPlace also has the message, without the parts in which a literal is repeated, and without suggestions.
-// graphql-js has "<meta>" instead of the type for a field that each type has.
+// graphql-js has "<meta>" instead of the type for a field that each type has. The server cuts messages at 300 bytes.
 function textAndPlace(err) {
   const text = err.message.startsWith('Syntax Error') ? err.message : err.message.replace(/(found: |value: ).*/s, '')
-  return text.replace(/(, did you mean |\. Did you mean ).*/s, '.').replace(/"[^".]+\.__/, '"__').replace(/\p{Surrogate}/gu, '') + place(err)
+  return text.replace(/(, did you mean |\. Did you mean ).*/s, '.').replace(/"[^".]+\.__/, '"__').replace(/\p{Surrogate}/gu, '').slice(0, 70) + place(err)
 }
 
 // show describes an answer.
