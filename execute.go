@@ -221,7 +221,7 @@ func (h *Handler) execute(
 			x.response = nil // the buffer has grown for another response, and this response may be small
 		}
 	}
-	x.call.host, x.call.path, x.call.op, x.call.lasting = r.Host, gqlhttp.Path(r), op, cacheable
+	x.call.host, x.call.path, x.call.op, x.call.lasting = r.Host, gqlhttp.Path(r), op, f.lasting != ""
 	x.response = h.runFramed(ctx, &x.call, by, x.response, out, codec)
 	work.leave()
 	status := statusData

@@ -1,0 +1,367 @@
+package chaingql_test
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// stamped returns copies of blocks whose hashes contain the number of an epoch.
+func stamped(epoch byte, blocks []chaingql.Block) []chaingql.Block {
+	all := make([]chaingql.Block, len(blocks))
+	for i, b := range blocks {
+		b.Hash[0] = epoch
+		all[i] = b
+	}
+	return all
+}
+
+func epochName(n byte) string { return fmt.Sprint("e", n) }
+
+func TestReplacedChainEndsEveryStreamAndServesTheNewChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(6, 40)
+		chain := epochChain(t, blocks[:20])
+		r := &hookRecorder{}
+		h, _ := newHandler(t, chain, chaingql.Options{Hooks: r.hooks()})
+		n := serve(t, mounted(h))
+		e := n.stream(t, allBlocks)
+		legacy, modern := n.socket(t), (*socket)(nil)
+		modern, _, err := n.openWith(t, "graphql-transport-ws", "/demo/graphql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		modern.send(`{"type":"connection_init"}`)
+		modern.receive()
+		legacy.send(start("1", allBlocks))
+		modern.send(`{"id":"1","type":"subscribe","payload":{"query":"` + allBlocks + `"}}`)
+		time.Sleep(time.Second)
+		commit(t, chain, blocks[20])
+		synctest.Wait()
+		legacy.receive()
+		modern.receive()
+		for len(e.lines) > 0 {
+			<-e.lines
+		}
+		chain.Replace("two")
+		commit(t, chain, blocks[:30]...)
+		time.Sleep(5 * time.Second)
+		legacy.expect("graphql-ws", `{"type":"error","id":"1","payload":`+epochChanged+`}`)
+		modern.expect("graphql-transport-ws", `{"type":"error","id":"1","payload":[`+epochChanged+`]}`)
+		var got []string
+		for line := range e.lines {
+			got = append(got, line)
+		}
+		equal(t, "events", strings.Join(got, "\n"),
+			"event: next\ndata: {\"errors\":["+epochChanged+"]}\nevent: complete\ndata:")
+		if list := strings.Join(r.drain(), "\n"); !strings.Contains(list, "failed: chaingql: the chain was replaced") {
+			t.Errorf("SourceFailed was not called: %s", list)
+		}
+		f := &follower{t: t, n: n, document: allBlocks, last: string(blocks[24].Cursor) + "~two"}
+		f.connect(5)
+		equal(t, "blocks of the new chain", strings.Join(f.got, " "), strings.Join(orders(blocks[25:30]), " "))
+		commit(t, chain, blocks[30:]...)
+		time.Sleep(time.Second)
+		newest := string(blocks[39].Cursor)
+		equal(t, "newest page", query(h, pageDocument, map[string]any{"last": 1}),
+			`{"data":{"blockchain":{"blocks":{"edges":[{"cursor":"`+newest+`~two","node":{"chain_order":"`+newest+
+				`"}}],"pageInfo":{"startCursor":"`+newest+`~two","endCursor":"`+newest+`~two"}}}}}`)
+	})
+}
+
+func TestEntityTagsOfAReplacedChainAreNotValid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var blocks []chaingql.Block
+		for i := range uint32(300) {
+			b := masterBlock(i+1, strings.Repeat("ab", 32))
+			b.Time = b.Time.Add(time.Duration(i) * time.Second)
+			blocks = append(blocks, b)
+		}
+		chain := epochChain(t, blocks[:1])
+		h, _ := newHandler(t, chain, chaingql.Options{})
+		page := func(after, before string) string {
+			return "/demo/graphql?query={blockchain{blocks(after:%22" + after + "%22before:%22" + before +
+				"%22){edges{cursor}}}}"
+		}
+		a, b := string(blocks[49].Cursor), string(blocks[60].Cursor)
+		fill := func() {
+			time.Sleep(time.Second)
+			query(h, "{info{latency}}", nil)
+			time.Sleep(time.Second)
+			commit(t, chain, blocks[1:]...)
+			time.Sleep(time.Second)
+		}
+		query(h, "{info{latency}}", nil)
+		fill()
+		tags := map[string]string{}
+		for _, target := range []string{
+			page(a+"~one", b+"~one"), page(a, b), "/demo/graphql?query={blockchain{blocks{edges{cursor}}}}",
+		} {
+			w := do(h, "GET", target, "")
+			if tags[target] = w.Header().Get("ETag"); tags[target] == "" {
+				t.Fatalf("%s has no ETag: %v, %s", target, w.Header(), w.Body)
+			}
+			immutable := strings.Contains(w.Header().Get("Cache-Control"), "immutable")
+			equal(t, "immutable: "+target, immutable, strings.Contains(target, "~"))
+			equal(t, "304: "+target, do(h, "GET", target, "", "If-None-Match", tags[target]).Code, 304)
+		}
+		chain.Replace("two")
+		commit(t, chain, blocks[:1]...)
+		query(h, "{info{latency}}", nil)
+		fill()
+		for target, tag := range tags {
+			if w := do(h, "GET", target, "", "If-None-Match", tag); w.Code == 304 || w.Header().Get("ETag") == tag {
+				t.Errorf("%s is %d with %v after the chain was replaced", target, w.Code, w.Header())
+			}
+		}
+	})
+}
+
+// A noticingBackend notices a new chain only in calls of Blocks and Follow, like an engine that reads the epoch together
+// with the blocks. Its calls take random times.
+type noticingBackend struct {
+	*memchain.Chain
+	known atomic.Pointer[string]
+}
+
+func newNoticingBackend(chain *memchain.Chain) *noticingBackend {
+	b := &noticingBackend{Chain: chain}
+	epoch := chain.Epoch()
+	b.known.Store(&epoch)
+	return b
+}
+
+func (b *noticingBackend) Epoch() string { return *b.known.Load() }
+
+func (b *noticingBackend) pause() { time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) }
+
+// notice returns err, or ErrChainReplaced if the chain is not the one with the epoch that a call began with.
+func (b *noticingBackend) notice(began *string, err error) error {
+	if now := b.Chain.Epoch(); now != *b.known.Load() {
+		b.known.CompareAndSwap(began, &now)
+	}
+	if b.known.Load() != began {
+		return chaingql.ErrChainReplaced
+	}
+	return err
+}
+
+func (b *noticingBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	began := b.known.Load()
+	b.pause()
+	page, err := b.Chain.Blocks(ctx, q)
+	if err = b.notice(began, err); err != nil {
+		page = nil
+	}
+	b.pause()
+	return page, err
+}
+
+func (b *noticingBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	began := b.known.Load()
+	return func(yield func(chaingql.Block, error) bool) {
+		for block, err := range b.Chain.Follow(ctx, after) {
+			if err == nil && block.Hash[0] != 0 && epochName(block.Hash[0]) != *began {
+				err = chaingql.ErrChainReplaced
+			}
+			if errors.Is(err, chaingql.ErrChainReplaced) {
+				b.pause() // pages may notice it first
+			}
+			if !yield(block, b.notice(began, err)) || b.known.Load() != began {
+				return
+			}
+		}
+	}
+}
+
+// A forgetfulBackend changes its epoch with the chain, but its Blocks never returns ErrChainReplaced: a page may be that
+// of a chain that replaced another one while the call waited.
+type forgetfulBackend struct{ *memchain.Chain }
+
+func (b forgetfulBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	page, err := b.Chain.Blocks(ctx, q)
+	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	return page, err
+}
+
+// epochOf returns the epoch in the block's hash, and reports an error if the cursor has another one.
+func epochOf(t *testing.T, what, hash, cursor string) string {
+	t.Helper()
+	raw, err := hex.DecodeString(hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := epochName(raw[0])
+	if !strings.HasSuffix(cursor, "~"+epoch) {
+		t.Errorf("%s: a block of epoch %s has the cursor %q", what, epoch, cursor)
+	}
+	return epoch
+}
+
+func TestNoStreamAndNoPageHasBlocksOfTwoChains(t *testing.T) {
+	for name, backend := range map[string]func(*memchain.Chain) chaingql.Backend{
+		"noticed by calls": func(c *memchain.Chain) chaingql.Backend { return newNoticingBackend(c) },
+		"pages are late":   func(c *memchain.Chain) chaingql.Backend { return forgetfulBackend{c} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				blocks := randomBlocks(6, 400)
+				chain := memchain.New()
+				chain.Replace(epochName(1))
+				commit(t, chain, stamped(1, blocks[:300])...)
+				h, _ := newHandler(t, backend(chain), chaingql.Options{WindowSize: 50})
+				n := serve(t, mounted(h))
+				var all sync.WaitGroup
+				var ended, delivered, pages atomic.Int64
+				ctx, stop := context.WithCancel(t.Context())
+				for i := range 60 {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							got, code := followEpoch(t, ctx, n, i, blocks)
+							delivered.Add(int64(got))
+							if code == "EPOCH_CHANGED" {
+								ended.Add(1)
+							}
+						}
+					})
+				}
+				for i := range 4 {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							if readEpoch(t, h, string(blocks[i*90].Cursor)) {
+								pages.Add(1)
+							}
+							time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+						}
+					})
+				}
+				for epoch := byte(1); epoch <= 6; epoch++ {
+					if epoch > 1 {
+						chain.Replace(epochName(epoch))
+						commit(t, chain, stamped(epoch, blocks[:300])...)
+					}
+					for _, b := range stamped(epoch, blocks[300:]) {
+						time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+						commit(t, chain, b)
+					}
+				}
+				time.Sleep(time.Second)
+				stop()
+				all.Wait()
+				if ended.Load() < 5*30 || delivered.Load() < 60*100 || pages.Load() < 100 {
+					t.Errorf("the test covers too little: %d streams ended with EPOCH_CHANGED, %d blocks, %d pages",
+						ended.Load(), delivered.Load(), pages.Load())
+				}
+			})
+		})
+	}
+}
+
+// followEpoch reads one stream to its end, checks that all its blocks are of one epoch, and returns the number of blocks
+// and the code of the error. Streams begin now, at the oldest block, or in between.
+func followEpoch(t *testing.T, ctx context.Context, n *network, i int, blocks []chaingql.Block) (got int, code string) {
+	args := [...]string{"", `(after:"")`, `(after:"` + string(blocks[i*6].Cursor) + `")`}[i%3]
+	target := "http://api.example/demo/graphql?query=subscription{blocks" + strings.ReplaceAll(args, `"`, "%22") +
+		"{id%20cursor%20chain_order}}"
+	r, err := http.NewRequestWithContext(ctx, "GET", target, nil)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	client := n.client()
+	defer client.CloseIdleConnections()
+	res, err := client.Do(r)
+	if err != nil {
+		return 0, ""
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	first, last := "", ""
+	for line := range strings.Lines(string(text)) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+		if !ok || data == "" {
+			continue
+		}
+		var event struct {
+			Data struct {
+				Blocks struct{ ID, Cursor, Chain_order string }
+			}
+			Errors []struct{ Extensions struct{ Code, Cursor string } }
+		}
+		if err := json.Unmarshal([]byte(data), &event); err != nil {
+			t.Errorf("invalid event %q: %v", data, err)
+			continue
+		}
+		if len(event.Errors) > 0 {
+			if code = event.Errors[0].Extensions.Code; code == "EPOCH_CHANGED" && event.Errors[0].Extensions.Cursor != "" {
+				t.Errorf("EPOCH_CHANGED has the cursor %q", event.Errors[0].Extensions.Cursor)
+			}
+			continue
+		}
+		b := event.Data.Blocks
+		epoch := epochOf(t, "stream "+args, b.ID, b.Cursor)
+		if first == "" {
+			first = epoch
+		}
+		if epoch != first || b.Chain_order <= last {
+			t.Errorf("a stream of epoch %s received block %s of epoch %s after %s", first, b.Chain_order, epoch, last)
+		}
+		last = b.Chain_order
+		got++
+	}
+	return got, code
+}
+
+// readEpoch reads two pages with one query and checks that their blocks are of one epoch.
+func readEpoch(t *testing.T, h http.Handler, after string) bool {
+	const fields = `{edges{cursor node{hash}}}`
+	text := query(h, `query($after:String){blockchain{a:blocks(first:50,after:$after)`+fields+` b:blocks(last:3)`+fields+`}}`,
+		map[string]any{"after": after})
+	type page struct {
+		Edges []struct {
+			Cursor string
+			Node   struct{ Hash string }
+		}
+	}
+	var r struct {
+		Data   struct{ Blockchain struct{ A, B page } }
+		Errors []struct{ Extensions struct{ Code string } }
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Errorf("invalid response %s: %v", text, err)
+		return false
+	}
+	for _, e := range r.Errors {
+		if e.Extensions.Code != "EPOCH_CHANGED" {
+			t.Errorf("a page failed with %s", e.Extensions.Code)
+		}
+	}
+	first := ""
+	for _, e := range append(r.Data.Blockchain.A.Edges, r.Data.Blockchain.B.Edges...) {
+		epoch := epochOf(t, "page after "+after, e.Node.Hash, e.Cursor)
+		if first == "" {
+			first = epoch
+		}
+		if epoch != first {
+			t.Errorf("a response has blocks of the epochs %s and %s", first, epoch)
+		}
+	}
+	return first != ""
+}
