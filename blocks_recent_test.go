@@ -222,3 +222,38 @@ func TestQuerySeesBlocksAlreadySentOnEventStreams(t *testing.T) {
 		}
 	})
 }
+
+func TestWindowDurationAndWindowBytesBoundTheWindow(t *testing.T) {
+	for name, row := range map[string]struct {
+		opts  chaingql.Options
+		calls int64 // of Blocks, for the newest 40 of 100 blocks
+	}{
+		"size":           {chaingql.Options{WindowSize: 5}, 1},
+		"duration":       {chaingql.Options{WindowSize: 5, WindowDuration: time.Minute}, 0},
+		"short duration": {chaingql.Options{WindowSize: 5, WindowDuration: 10 * time.Second}, 1},
+		"bytes": {chaingql.Options{
+			WindowDuration: time.Minute, Limits: chaingql.Limits{WindowBytes: 30 * 350},
+		}, 1},
+		"no limit of bytes": {chaingql.Options{
+			WindowDuration: time.Minute, Limits: chaingql.Limits{WindowBytes: -1},
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var calls atomic.Int64
+				chain := memchain.New()
+				b := &tornBackend{Chain: chain, between: func(chaingql.BlocksQuery) { calls.Add(1) }}
+				h, _ := newHandler(t, b, row.opts)
+				query(h, "{info{latency}}", nil)
+				for _, b := range weave(strings.Repeat("m", 100)) {
+					time.Sleep(time.Second)
+					commit(t, chain, b)
+				}
+				synctest.Wait()
+				before := calls.Load()
+				query(h, "{blockchain{blocks(last:40){edges{cursor}}}}", nil)
+				equal(t, "calls of Blocks", calls.Load()-before, row.calls)
+			})
+		})
+	}
+}

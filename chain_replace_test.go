@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"iter"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -30,8 +27,6 @@ func stamped(epoch byte, blocks []chaingql.Block) []chaingql.Block {
 	}
 	return all
 }
-
-func epochName(n byte) string { return fmt.Sprint("e", n) }
 
 func TestReplacedChainEndsEveryStreamAndServesTheNewChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -132,74 +127,6 @@ func TestEntityTagsOfAReplacedChainAreNotValid(t *testing.T) {
 	})
 }
 
-// A noticingBackend notices a new chain only in calls of Blocks and Follow, like an engine that reads the epoch together
-// with the blocks. Its calls take random times.
-type noticingBackend struct {
-	*memchain.Chain
-	known atomic.Pointer[string]
-}
-
-func newNoticingBackend(chain *memchain.Chain) *noticingBackend {
-	b := &noticingBackend{Chain: chain}
-	epoch := chain.Epoch()
-	b.known.Store(&epoch)
-	return b
-}
-
-func (b *noticingBackend) Epoch() string { return *b.known.Load() }
-
-func (b *noticingBackend) pause() { time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) }
-
-// notice returns err, or ErrChainReplaced if the chain is not the one with the epoch that a call began with.
-func (b *noticingBackend) notice(began *string, err error) error {
-	if now := b.Chain.Epoch(); now != *b.known.Load() {
-		b.known.CompareAndSwap(began, &now)
-	}
-	if b.known.Load() != began {
-		return chaingql.ErrChainReplaced
-	}
-	return err
-}
-
-func (b *noticingBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-	began := b.known.Load()
-	b.pause()
-	page, err := b.Chain.Blocks(ctx, q)
-	if err = b.notice(began, err); err != nil {
-		page = nil
-	}
-	b.pause()
-	return page, err
-}
-
-func (b *noticingBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
-	began := b.known.Load()
-	return func(yield func(chaingql.Block, error) bool) {
-		for block, err := range b.Chain.Follow(ctx, after) {
-			if err == nil && block.Hash[0] != 0 && epochName(block.Hash[0]) != *began {
-				err = chaingql.ErrChainReplaced
-			}
-			if errors.Is(err, chaingql.ErrChainReplaced) {
-				b.pause() // pages may notice it first
-			}
-			if !yield(block, b.notice(began, err)) || b.known.Load() != began {
-				return
-			}
-		}
-	}
-}
-
-// A forgetfulBackend changes its epoch with the chain, but its Blocks never returns ErrChainReplaced: a page may be that
-// of a chain that replaced another one while the call waited.
-type forgetfulBackend struct{ *memchain.Chain }
-
-func (b forgetfulBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-	page, err := b.Chain.Blocks(ctx, q)
-	time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
-	return page, err
-}
-
 // epochOf returns the epoch in the block's hash, and reports an error if the cursor has another one.
 func epochOf(t *testing.T, what, hash, cursor string) string {
 	t.Helper()
@@ -251,7 +178,7 @@ func TestNoStreamAndNoPageHasBlocksOfTwoChains(t *testing.T) {
 						}
 					})
 				}
-				for epoch := byte(1); epoch <= 6; epoch++ {
+				for epoch := byte(1); epoch <= 4; epoch++ {
 					if epoch > 1 {
 						chain.Replace(epochName(epoch))
 						commit(t, chain, stamped(epoch, blocks[:300])...)
@@ -264,7 +191,7 @@ func TestNoStreamAndNoPageHasBlocksOfTwoChains(t *testing.T) {
 				time.Sleep(time.Second)
 				stop()
 				all.Wait()
-				if ended.Load() < 5*30 || delivered.Load() < 60*100 || pages.Load() < 100 {
+				if ended.Load() < 3*30 || delivered.Load() < 60*100 || pages.Load() < 100 {
 					t.Errorf("the test covers too little: %d streams ended with EPOCH_CHANGED, %d blocks, %d pages",
 						ended.Load(), delivered.Load(), pages.Load())
 				}
@@ -273,8 +200,8 @@ func TestNoStreamAndNoPageHasBlocksOfTwoChains(t *testing.T) {
 	}
 }
 
-// followEpoch reads one stream to its end, checks that all its blocks are of one epoch, and returns the number of blocks
-// and the code of the error. Streams begin now, at the oldest block, or in between.
+// followEpoch reads one stream to its end, checks that all its blocks are of one epoch, and returns the number of
+// blocks and the code of the error. Streams begin now, at the oldest block, or in between.
 func followEpoch(t *testing.T, ctx context.Context, n *network, i int, blocks []chaingql.Block) (got int, code string) {
 	args := [...]string{"", `(after:"")`, `(after:"` + string(blocks[i*6].Cursor) + `")`}[i%3]
 	target := "http://api.example/demo/graphql?query=subscription{blocks" + strings.ReplaceAll(args, `"`, "%22") +
@@ -310,8 +237,9 @@ func followEpoch(t *testing.T, ctx context.Context, n *network, i int, blocks []
 			continue
 		}
 		if len(event.Errors) > 0 {
-			if code = event.Errors[0].Extensions.Code; code == "EPOCH_CHANGED" && event.Errors[0].Extensions.Cursor != "" {
-				t.Errorf("EPOCH_CHANGED has the cursor %q", event.Errors[0].Extensions.Cursor)
+			x := event.Errors[0].Extensions
+			if code = x.Code; code == "EPOCH_CHANGED" && x.Cursor != "" {
+				t.Errorf("EPOCH_CHANGED has the cursor %q", x.Cursor)
 			}
 			continue
 		}
@@ -331,9 +259,9 @@ func followEpoch(t *testing.T, ctx context.Context, n *network, i int, blocks []
 
 // readEpoch reads two pages with one query and checks that their blocks are of one epoch.
 func readEpoch(t *testing.T, h http.Handler, after string) bool {
-	const fields = `{edges{cursor node{hash}}}`
-	text := query(h, `query($after:String){blockchain{a:blocks(first:50,after:$after)`+fields+` b:blocks(last:3)`+fields+`}}`,
-		map[string]any{"after": after})
+	const document = `query($after:String){blockchain{
+		a:blocks(first:50,after:$after){edges{cursor node{hash}}} b:blocks(last:3){edges{cursor node{hash}}}}}`
+	text := query(h, document, map[string]any{"after": after})
 	type page struct {
 		Edges []struct {
 			Cursor string

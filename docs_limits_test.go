@@ -20,6 +20,7 @@ func TestDocumentedDefaultsMatchTheCode(t *testing.T) {
 		"RetryInterval":      int64(in.RetryInterval),
 		"OutageTimeout":      int64(in.OutageTimeout),
 		"ConnectionLifetime": int64(in.ConnectionLifetime),
+		"WindowDuration":     int64(in.WindowDuration),
 	}
 	limits := reflect.ValueOf(in.Limits)
 	for _, f := range reflect.VisibleFields(limits.Type()) {

@@ -96,6 +96,11 @@ type Limits struct {
 	// document. Default: 4 KiB.
 	VariableBytes int
 
+	// WindowBytes is the maximum memory of the recent blocks that Options.WindowSize and Options.WindowDuration keep.
+	// Beyond it the oldest of them are dropped, and clients read them from the Backend. A block takes about 350 bytes.
+	// Default: 64 MiB.
+	WindowBytes int
+
 	// InFlight is the maximum number of concurrent Backend calls for queries. A further call waits for at most half of
 	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 64.
 	InFlight int
@@ -187,6 +192,7 @@ func DefaultLimits() Limits {
 		IDBytes:              128,
 		SubscriptionBytes:    256 << 20,
 		VariableBytes:        4 << 10,
+		WindowBytes:          64 << 20,
 		BodyTimeout:          5 * time.Second,
 		WriteTimeout:         5 * time.Second,
 		BackendTimeout:       5 * time.Second,

@@ -57,6 +57,10 @@ type Options struct {
 	// slowly than blocks arrive. A negative number means the default too. Default: DefaultWindowSize.
 	WindowSize int
 
+	// WindowDuration is the time for which each new block is kept in memory, even if there are more than WindowSize
+	// newer ones. Limits.WindowBytes bounds the memory of both. Default: none, so WindowSize alone counts.
+	WindowDuration time.Duration
+
 	// StallTimeout is the time without a block from the Backend's Follow after which Follow counts as stalled. Hooks
 	// and the log then report the stall, and queries read from the Backend instead of the window. Use several times
 	// the usual interval between blocks. Default: DefaultStallTimeout.
@@ -120,6 +124,7 @@ func (o Options) withDefaults() Options {
 	o.Logger = slog.New(guard.LogHandler(o.Logger.Handler()))
 	o.KeepAliveInterval = or(o.KeepAliveInterval, DefaultKeepAliveInterval)
 	o.WindowSize = or(o.WindowSize, DefaultWindowSize)
+	o.WindowDuration = or(o.WindowDuration, 0)
 	o.StallTimeout = or(o.StallTimeout, DefaultStallTimeout)
 	o.MaxCacheAge = or(o.MaxCacheAge, 0)
 	o.RetryInterval = cmp.Or(max(0, o.RetryInterval), DefaultRetryInterval)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
@@ -71,7 +72,10 @@ func source(r *resolvers, c *chain) blocklog.Source[Block] {
 // info.latency. down is as for [chains].open.
 func (h *Handler) logOptions(c *chain, down time.Time) blocklog.Options[Block] {
 	o := blocklog.Options[Block]{Window: h.opts.WindowSize, Silence: h.opts.StallTimeout, Logger: h.opts.Logger}
-	o.DownSince = down
+	o.DownSince, o.WindowAge, o.WindowBytes = down, h.opts.WindowDuration, h.opts.Limits.WindowBytes
+	if o.WindowBytes == 0 { // the limit is turned off
+		o.WindowBytes = math.MaxInt
+	}
 	o.KeptBytes = h.opts.Limits.SubscriptionBytes / keptShare
 	o.MaxBackoff, o.Outage = h.opts.RetryInterval, max(0, h.opts.OutageTimeout)
 	if o.Silence == 0 {

@@ -129,6 +129,13 @@ func (l *Log[B]) Retry() {
 	}
 }
 
+// taskDone records that one of the goroutines and timers that Close waits for has ended. The caller must hold l.mu.
+func (l *Log[B]) taskDone() {
+	if l.busy--; l.busy == 0 {
+		close(l.done)
+	}
+}
+
 // follow makes one attempt to follow the source. It starts after the last block, or at the head of the chain if the log
 // has no position. It reports whether a new block arrived, and returns the error that ended the attempt.
 func (l *Log[B]) follow() (came bool, err error) {
@@ -227,7 +234,7 @@ func (l *Log[B]) admit(b B, cursor string, at *Place) {
 		l.first = cursor
 	}
 	v.arrived, v.fresh = time.Now(), true
-	v.push(b, stamp{cursor, v.arrived}, l.opts.Window, l.src.Place)
+	v.push(b, stamp{cursor, v.arrived}, l.opts.limit(), l.src.Place)
 	l.publish(&v)
 	l.mu.Unlock()
 	l.deliverNewest(b, before, &v)

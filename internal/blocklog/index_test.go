@@ -49,9 +49,9 @@ func TestSelectReturnsTheBlocksOfAPlace(t *testing.T) {
 	for b := 1; b < 3000; b++ {
 		n := v.extend()
 		if random.IntN(100) > 0 {
-			n.push(b, stamp{cursor: cursorOf(b)}, 200, place)
+			n.push(b, stamp{cursor: cursorOf(b)}, windowLimit{blocks: 200, bytes: 1 << 30}, place)
 		} else if len(n.blocks) > 20 { // blocks that were missing turn up
-			n = v.merge([]entry[int]{{b, v.stamps[10].cursor + "x"}, {b, v.stamps[15].cursor + "x"}}, 200, place)
+			n = v.merge([]entry[int]{{b, v.stamps[10].cursor + "x"}, {b, v.stamps[15].cursor + "x"}}, windowLimit{blocks: 200, bytes: 1 << 30}, place)
 		}
 		v = n
 		w := Window[int]{Blocks: v.blocks, index: v.index, first: v.base.next}
@@ -90,7 +90,7 @@ func TestIndexForgetsPlacesWithoutBlocks(t *testing.T) {
 	v := emptyView[int](mark{})
 	for b := range 10_000 {
 		v = v.extend()
-		v.push(b, stamp{cursor: fmt.Sprint(b)}, 10, func(b int) Place { return Place{Shard: uint64(b)} })
+		v.push(b, stamp{cursor: fmt.Sprint(b)}, windowLimit{blocks: 10, bytes: 1 << 30}, func(b int) Place { return Place{Shard: uint64(b)} })
 	}
 	if most := 10 + 10 + 1; len(v.index) != most {
 		t.Errorf("the index of a window of 10 blocks has %d lists, want %d", len(v.index), most)

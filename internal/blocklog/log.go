@@ -12,11 +12,12 @@ import (
 
 // These constants are the default values of the fields of [Options] with the same names.
 const (
-	DefaultWindow     = 1024
-	DefaultKeptBytes  = 32 << 20
-	DefaultMinBackoff = 100 * time.Millisecond
-	DefaultMaxBackoff = 2 * time.Second
-	DefaultSilence    = 30 * time.Second
+	DefaultWindow      = 1024
+	DefaultWindowBytes = 64 << 20
+	DefaultKeptBytes   = 32 << 20
+	DefaultMinBackoff  = 100 * time.Millisecond
+	DefaultMaxBackoff  = 2 * time.Second
+	DefaultSilence     = 30 * time.Second
 )
 
 // ErrClosed is returned by [Log.Join] after the Log is closed, and by [Reader.Next] after the Log or the Reader is
@@ -58,8 +59,16 @@ func (e *Lost) Unwrap() error { return e.Err }
 // Options configures a [Log]. A field that is zero or negative has its default value, except that a negative Silence
 // disables the detection of silence.
 type Options[B any] struct {
-	// Window is the maximum number of blocks in memory: the Log keeps the newest ones for slow Readers.
+	// Window is the number of the newest blocks that the Log keeps in memory, for slow Readers.
 	Window int
+
+	// WindowAge is the time for which the Log keeps a block that arrived, even if there are more than Window newer
+	// ones. Zero turns it off.
+	WindowAge time.Duration
+
+	// WindowBytes is the maximum memory in bytes of the blocks that are kept because of Window and WindowAge. Only the
+	// newest block is always kept.
+	WindowBytes int
 
 	// KeptBytes is the maximum size in bytes of all Eval results that Readers have not read yet. If there are more, the
 	// Log discards results, and slow Readers evaluate those blocks again.
@@ -161,6 +170,9 @@ type Log[B any] struct {
 func New[B any](src Source[B], o Options[B]) *Log[B] {
 	if o.Window <= 0 {
 		o.Window = DefaultWindow
+	}
+	if o.WindowBytes <= 0 {
+		o.WindowBytes = DefaultWindowBytes
 	}
 	if o.MinBackoff <= 0 {
 		o.MinBackoff = DefaultMinBackoff
@@ -331,12 +343,5 @@ func (l *Log[B]) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// taskDone records that one of the goroutines and timers that Close waits for has ended. The caller must hold l.mu.
-func (l *Log[B]) taskDone() {
-	if l.busy--; l.busy == 0 {
-		close(l.done)
 	}
 }

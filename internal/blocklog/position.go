@@ -73,7 +73,7 @@ func (l *Log[B]) begin(stored []entry[B]) string {
 	}
 	v := emptyView[B](at)
 	for _, e := range stored {
-		v.push(e.block, stamp{cursor: e.cursor}, l.opts.Window, l.src.Place)
+		v.push(e.block, stamp{cursor: e.cursor}, l.opts.limit(), l.src.Place)
 	}
 	l.view.Store(&v)
 	l.startCursor = v.newest.cursor

@@ -213,7 +213,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 		late++
 	}
 	if late > 0 {
-		v := old.merge(missing[:late], l.opts.Window, l.src.Place)
+		v := old.merge(missing[:late], l.opts.limit(), l.src.Place)
 		for _, g := range l.groups {
 			l.wakes = g.renumber(v.newest.next, l.delivered, l.wakes)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"time"
+	"unsafe"
 )
 
 // An entry is a block and its cursor.
@@ -51,7 +52,8 @@ type Window[B any] struct {
 // A view is the internal form of a Window. It does not change after it has been stored in Log.view. Later views may
 // share its arrays, but only append to them.
 type view[B any] struct {
-	blocks  []B // the last opts.Window blocks; the first has the number base.next
+	blocks  []B // the first has the number base.next
+	bytes   int // size of the blocks in memory
 	stamps  []stamp
 	index   index
 	base    mark      // beginning of the window
@@ -125,22 +127,53 @@ func (v *view[B]) extend() view[B] {
 	return n
 }
 
-// push appends a block. If there are more than limit blocks then, it removes the oldest one. v must not be stored yet.
-// If place is nil, the blocks are not indexed.
-func (v *view[B]) push(b B, s stamp, limit int, place func(B) Place) {
+// A windowLimit bounds a window. If there are more blocks, the window keeps the newest of them that arrived within age
+// before its newest block. It never has more than the given number of bytes, except for a single block.
+type windowLimit struct {
+	blocks, bytes int
+	age           time.Duration
+}
+
+// limit returns the limit of the log's window.
+func (o *Options[B]) limit() windowLimit { return windowLimit{o.Window, o.WindowBytes, o.WindowAge} }
+
+// size returns the memory of a block in the window in bytes. Half of an array may be room for more blocks, or was left
+// by blocks that are not in the window any more.
+func (s *stamp) size(block uintptr) int {
+	const numbers = 3 * 8 // in the index
+	return 2*int(block+unsafe.Sizeof(*s)+numbers) + len(s.cursor)
+}
+
+// push appends a block, and removes the oldest blocks that exceed the limit. v must not be stored yet. If place is nil,
+// the blocks are not indexed.
+func (v *view[B]) push(b B, s stamp, limit windowLimit, place func(B) Place) {
 	v.blocks = append(withRoom(v.blocks), b)
 	v.stamps = append(withRoom(v.stamps), s)
 	if place != nil {
 		v.index.add(v.newest.next, place(b))
 	}
 	v.newest = mark{v.newest.next + 1, s.cursor}
-	if len(v.blocks) > limit {
+	size := unsafe.Sizeof(b)
+	for v.bytes += s.size(size); v.exceeds(limit); {
+		v.bytes -= v.stamps[0].size(size)
 		v.base = mark{v.base.next + 1, v.stamps[0].cursor}
 		if place != nil {
 			v.index.removeOldest(place(v.blocks[0]))
 		}
 		v.blocks, v.stamps = v.blocks[1:], v.stamps[1:]
 	}
+}
+
+// exceeds reports whether the oldest block must be removed.
+func (v *view[B]) exceeds(limit windowLimit) bool {
+	switch {
+	case len(v.blocks) < 2:
+		return false
+	case v.bytes > limit.bytes:
+		return true
+	}
+	old := v.stamps[0].arrived.Before(v.arrived.Add(-limit.age)) || v.stamps[0].arrived.IsZero()
+	return len(v.blocks) > limit.blocks && (old || limit.age == 0)
 }
 
 // withRoom returns s with room for one more element. If s is full, it returns a copy in a new array, because an older
@@ -183,7 +216,7 @@ func (v *view[B]) beforeOr(cursor, otherwise string) string {
 
 // merge returns a copy of the window in which late blocks are inserted in their places. All its blocks have new
 // numbers, which continue from the end of the old window.
-func (v *view[B]) merge(late []entry[B], limit int, place func(B) Place) view[B] {
+func (v *view[B]) merge(late []entry[B], limit windowLimit, place func(B) Place) view[B] {
 	n := emptyView[B](mark{v.newest.next, v.base.cursor})
 	n.arrived = v.arrived
 	for i, b := range v.blocks {
