@@ -122,10 +122,10 @@ var (
 	lostAtNext  = fate{restart: true, lost: true}
 )
 
-// TestChaosSubscribersLoseNoBlocks runs two services. The first keeps running. Its source has holes, and
+// TestChaosSubscribersLoseNoBlocks runs three services. The first keeps running. Its source has holes, and
 // its Follow also omits blocks that Blocks has. The second service is replaced while it searches for
 // missing blocks. Its Follow omits no other blocks, because a new service cannot know about a gap that
-// the old service had not noticed.
+// the old service had not noticed. The chain of the third service has an epoch.
 func TestChaosSubscribersLoseNoBlocks(t *testing.T) {
 	continuing := size{
 		blocks: *blocks, subscribers: *subscribers, cuts: *cuts, failures: *failures, rate: *rate, holes: *holes,
@@ -133,10 +133,13 @@ func TestChaosSubscribersLoseNoBlocks(t *testing.T) {
 	continuing.fates = slices.Repeat([]fate{found, lost, found, late}, *rounds)[:4**rounds-1]
 	replaced := size{blocks: 250 + 250**rounds, subscribers: *subscribers, cuts: 20, failures: 2, rate: 200}
 	replaced.fates = slices.Repeat([]fate{foundByNext, lostAtNext}, *rounds)
+	epochs := size{
+		blocks: 400, subscribers: *subscribers / 2, cuts: 20, failures: 2, rate: 200, fates: []fate{found, lost}, epoch: "mk2p9q",
+	}
 	if *forget {
 		continuing.resume = fromNow
 	}
-	worlds, outcomes := runWorlds(t, continuing, replaced)
+	worlds, outcomes := runWorlds(t, continuing, replaced, epochs)
 	for i, w := range worlds {
 		checkOutcome(t, w, outcomes[i])
 	}

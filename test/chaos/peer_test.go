@@ -19,6 +19,7 @@ type peer struct {
 	subs   []*subscriber
 	ticks  bool // also subscribes to the field tick, which the host added
 	slow   bool
+	steady bool // the connection is never cut, and the session does not expire
 	url    string
 	client *http.Client
 	rng    *rand.Rand // used only by the goroutine of the peer
@@ -58,7 +59,7 @@ func newPeer(w *world, id int, c peerConfig) *peer {
 		return conn, err
 	}
 	one := &peer{
-		speaks: c.speaks, world: w, ticks: c.ticks, slow: c.slow,
+		speaks: c.speaks, world: w, ticks: c.ticks, slow: c.slow, steady: c.steady && !c.expiring,
 		url:    "http://" + addr + "/" + project + "/graphql",
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}},
 		rng:    rand.New(rand.NewPCG(w.seed, uint64(1000+id))),
@@ -68,7 +69,7 @@ func newPeer(w *world, id int, c peerConfig) *peer {
 			name:  fmt.Sprintf("%d.%d (%s, %s%s)", id, i, c.speaks.name, f.name, c.traits()),
 			peer:  one,
 			world: w, filter: f, resume: c.resume, own: c.own, begins: c.begins, goal: -1,
-			at: string(w.truth.blocks[c.begins].Cursor), excused: map[*hole]bool{},
+			at: w.cursor(c.begins), excused: map[*hole]bool{},
 		}
 		if all := s.matching(); len(all) > 0 {
 			s.goal = all[len(all)-1]
@@ -93,10 +94,11 @@ func (c peerConfig) traits() (all string) {
 	return all
 }
 
-// read connects and subscribes. It repeats this after each end of the connection, until ctx is done.
+// read connects and subscribes. It repeats this after each end of the connection, until ctx is done or the
+// chain has been made again.
 func (p *peer) read(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !p.over() {
 		what := p.speaks.connect(ctx, p)
 		if ctx.Err() != nil {
 			return
@@ -104,6 +106,19 @@ func (p *peer) read(ctx context.Context) {
 		p.lost(what)
 		pause(ctx, time.Duration(5+p.rng.IntN(60))*time.Millisecond)
 	}
+}
+
+// over reports whether all subscriptions have ended with EPOCH_CHANGED.
+func (p *peer) over() bool {
+	for _, s := range p.subs {
+		s.mu.Lock()
+		over := s.over
+		s.mu.Unlock()
+		if !over {
+			return false
+		}
+	}
+	return true
 }
 
 // lost records the end of all subscriptions that were still running when the connection ended.
@@ -154,7 +169,7 @@ func (p *peer) sub(id string) *subscriber {
 // closing handles a connection_error, which reports the end of all operations on the connection.
 func (p *peer) closing(t graphqlError) {
 	code, at := t.Extensions.Code, t.Extensions.Cursor
-	if code != "STREAM_GAP" && code != "SERVICE_UNAVAILABLE" {
+	if code != "STREAM_GAP" && code != "SERVICE_UNAVAILABLE" && code != epochChanged {
 		p.wrong("connection_error has the unexpected code %q: %s", code, t.Message)
 		return
 	}
@@ -166,6 +181,10 @@ func (p *peer) closing(t graphqlError) {
 			if s := p.sub(op.ID); s != nil {
 				s.ended(end{t.Message, op.Code, op.Cursor, ""})
 			}
+		}
+	case code == epochChanged:
+		for _, s := range p.subs {
+			s.ended(t.end("connection_error"))
 		}
 	case len(p.subs) == 1 && !p.ticks && at != "": // if there is no cursor, the subscription had not started
 		p.subs[0].ended(t.end("connection_error"))
@@ -213,7 +232,9 @@ type response struct {
 }
 
 type block struct {
+	ID         string
 	ChainOrder chaingql.Cursor `json:"chain_order"`
+	Cursor     string
 }
 
 type graphqlError struct {

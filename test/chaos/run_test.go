@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"time"
-
-	"github.com/chaingql/chaingql"
 )
 
 // addSubscribers creates subscribers with all transports, filters and speeds. They start at one of four
@@ -56,14 +54,14 @@ func (w *world) probePruned(ctx context.Context) {
 				s, floor := p.subs[0], int(w.pruned.Load())
 				t.connect(ctx, p)
 				p.client.CloseIdleConnections()
-				oldest, known := w.truth.place[chaingql.Cursor(s.last.oldest)]
+				oldest, known := w.truth.place[plain(s.last.oldest)]
 				switch {
 				case len(s.got) > 0:
 					w.fault("%s received a block after a pruned cursor", s.name)
 					return
 				case s.last.code != "CURSOR_TOO_OLD": // the connection was probably cut
 					pause(ctx, 50*time.Millisecond)
-				case !known || oldest < floor || oldest > int(w.pruned.Load()):
+				case !known || !w.ofThisEpoch(s.last.oldest) || oldest < floor || oldest > int(w.pruned.Load()):
 					w.fault("%s: CURSOR_TOO_OLD has the oldest cursor %q, want the cursor of block %d", s.name, s.last.oldest, floor)
 					return
 				default:

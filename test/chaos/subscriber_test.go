@@ -56,6 +56,7 @@ type subscriber struct {
 	last      end
 	wrong     string // first protocol violation
 	rewinds   []rewind
+	over      bool           // received EPOCH_CHANGED after the chain was made again
 	excused   map[*hole]bool // holes that no service could report to it
 	journal   []entry
 }
@@ -118,14 +119,14 @@ func (t *tally) add(o tally) {
 func (s *subscriber) place() place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first, at := string(s.world.truth.blocks[s.begins].Cursor), s.at
+	first, at := s.world.cursor(s.begins), s.at
 	switch n := len(s.got); {
 	case s.tally.connections == 0:
 		return place{after: first}
 	case s.resume == fromNow:
 		return place{}
 	case s.resume == tooEarly && n > 1:
-		at = string(s.world.truth.blocks[s.got[n-2]].Cursor)
+		at = s.world.cursor(int(s.got[n-2]))
 	}
 	if s.byID() {
 		return place{first, at}
@@ -138,20 +139,23 @@ func (s *subscriber) byID() bool { return s.peer.speaks.byID && !s.own }
 
 // received records a block and the id of its event, which is empty if there is no event. A slow
 // subscriber then waits.
-func (s *subscriber) received(ctx context.Context, cursor, id string) {
+func (s *subscriber) received(ctx context.Context, b block, id string) {
 	now, w := time.Now(), s.world
-	n, known := w.truth.place[chaingql.Cursor(cursor)]
+	n, known := w.truth.place[b.ChainOrder]
 	s.mu.Lock()
-	if !known {
-		s.fail("received a block with the unknown cursor %q", cursor)
+	if !known || b.ID != w.truth.blocks[n].Hash.String() {
+		s.fail("received the block %q (%s), which the chain does not have", b.ChainOrder, b.ID)
 		s.mu.Unlock()
 		return
 	}
-	if id != "" && string(plain(id)) != cursor {
-		s.fail("event with the block %q has the id %q", cursor, id)
+	if b.Cursor != w.cursor(n) {
+		s.fail("block %q has the cursor %q", b.ChainOrder, b.Cursor)
+	}
+	if id != "" && (plain(id) != b.ChainOrder || !w.ofThisEpoch(id)) {
+		s.fail("event with the block %q has the id %q", b.ChainOrder, id)
 	}
 	s.got = append(s.got, int32(n))
-	s.at = cursor
+	s.at = b.Cursor
 	if id != "" && !s.own {
 		s.at = id
 	}
@@ -164,11 +168,32 @@ func (s *subscriber) received(ctx context.Context, cursor, id string) {
 	s.peer.slowDown(ctx, now)
 }
 
-// plain returns a cursor without its suffix. Cursors may have a suffix after STREAM_GAP.
+// plain returns a cursor without its suffix. Cursors have a suffix after STREAM_GAP, and if the chain has
+// an epoch.
 func plain(cursor string) chaingql.Cursor {
 	c, _, _ := strings.Cut(cursor, "!")
+	c, _, _ = strings.Cut(c, "~")
 	return chaingql.Cursor(c)
 }
+
+// cursor returns the cursor of block n that clients receive with the block.
+func (w *world) cursor(n int) string { return string(w.truth.blocks[n].Cursor) + w.suffix() }
+
+// ofThisEpoch reports whether a cursor belongs to the epoch of the chain.
+func (w *world) ofThisEpoch(cursor string) bool {
+	c, _, _ := strings.Cut(cursor, "!")
+	return c == string(plain(cursor))+w.suffix()
+}
+
+// suffix returns the part of cursors for the epoch.
+func (w *world) suffix() string {
+	if w.epoch == "" {
+		return ""
+	}
+	return "~" + w.epoch
+}
+
+const epochChanged = "EPOCH_CHANGED"
 
 // ended records how a subscription ended.
 func (s *subscriber) ended(e end) {
@@ -176,7 +201,12 @@ func (s *subscriber) ended(e end) {
 	defer s.mu.Unlock()
 	s.last, s.connected = e, false
 	s.note("ended with code %q, cursor %q: %s", e.code, e.cursor, e.what)
+	if e.cursor != "" && !s.world.ofThisEpoch(e.cursor) {
+		s.fail("received %s with the cursor %q, want one of the epoch %q", e.code, e.cursor, s.world.epoch)
+	}
 	switch {
+	case e.code == epochChanged && s.world.again.Load() && e.cursor == "":
+		s.over = true
 	case e.code == "CURSOR_TOO_OLD":
 		s.fail("at cursor %q: received CURSOR_TOO_OLD with the oldest cursor %q", s.at, e.oldest)
 	case e.code != "" && e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE":

@@ -13,10 +13,10 @@ import (
 	"github.com/coder/websocket"
 )
 
-// document is the document that all subscribers send. It selects chain_order, because clients need it to
-// resume.
+// document is the document that all subscribers send. It selects chain_order to recognize blocks, and
+// cursor, because clients need it to resume.
 const document = `subscription($filter: BlockFilter, $after: String) {
-  blocks(filter: $filter, after: $after) { id seq_no workchain_id shard gen_utime chain_order }
+  blocks(filter: $filter, after: $after) { id seq_no workchain_id shard gen_utime chain_order cursor }
 }`
 
 // openTimeout is the maximum time for opening a connection.
@@ -156,7 +156,7 @@ func (c *socket) handle(ctx context.Context, frame []byte) bool {
 			c.peer.wrong("message has no block: %s", frame)
 			return false
 		}
-		s.received(ctx, string(a.Data.Blocks.ChainOrder), "")
+		s.received(ctx, a.Data.Blocks, "")
 	case s != nil && m.Type == "error":
 		return c.restart(ctx, s, m.Payload)
 	default:
@@ -182,6 +182,9 @@ func (c *socket) restart(ctx context.Context, s *subscriber, payload []byte) boo
 	}
 	e := all[0].end("error")
 	s.ended(e)
+	if e.code == epochChanged {
+		return !c.peer.over()
+	}
 	if e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE" {
 		return false
 	}
@@ -267,7 +270,7 @@ func (s *subscriber) handleEvent(ctx context.Context, data, id string) bool {
 		return false
 	}
 	if len(a.Errors) == 0 {
-		s.received(ctx, string(a.Data.Blocks.ChainOrder), id)
+		s.received(ctx, a.Data.Blocks, id)
 		return true
 	}
 	e := a.Errors[0].end("error")

@@ -30,6 +30,7 @@ type size struct {
 	holes           float64       // probability that Follow omits a block, and that it swaps two blocks
 	fates           []fate        // fates of the holes in the source, in chain order
 	resume          resuming      // how subscribers resume
+	epoch           string        // epoch of the chain; "" means that it has none
 	progressTimeout time.Duration // maximum time without progress; 0 means the constant progressTimeout
 }
 
@@ -52,6 +53,7 @@ type world struct {
 	allCommitted atomic.Bool  // all blocks have been committed
 	pauseCuts    atomic.Bool  // if true, no connections are cut
 	newest       atomic.Int64 // number of the newest block that any subscriber has received
+	again        atomic.Bool  // the chain has been made again, or is being made again
 	pruned       atomic.Int64 // number of pruned blocks
 	queries      struct{ answered, failed, behind atomic.Int64 }
 	tooOld       atomic.Int64 // number of subscribers that received CURSOR_TOO_OLD for a pruned cursor
@@ -71,6 +73,9 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	var err error
 	if w.truth, err = newTruth(s.blocks, seed); err != nil {
 		return nil, err
+	}
+	if s.epoch != "" {
+		w.source.Replace(s.epoch)
 	}
 	if err := w.source.Append(w.truth.blocks[:w.before()]...); err != nil {
 		return nil, err
