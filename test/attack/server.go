@@ -31,12 +31,14 @@ const (
 	strong    = "strong"    // chaingql with default limits and a KeepAliveInterval of 3 s
 	patient   = "patient"   // chaingql with all defaults; idle sockets need no pong for 30 s
 	confined  = "confined"  // like patient, but exits if it needs more than the worst-case memory in docs/limits.md
+	renewed   = "renewed"   // like strong, with a chain that has an epoch
 	unlimited = "unlimited" // chaingql with all limits turned off
 	graphqlGo = "graphqlgo" // graphql-go/handler with the same schema, set up as in its README
 )
 
 const (
 	secret        = "s3cret"
+	epoch         = "mk2p9q" // of the chain of a renewed server
 	richAddress   = "0:1111111111111111111111111111111111111111111111111111111111111111"
 	roundInterval = 100 * time.Millisecond // time between two rounds of blocks
 	history       = 3000                   // number of blocks before the first request
@@ -62,7 +64,7 @@ func serve(kind string) error {
 			return err
 		}
 	}
-	chain, err := newChain()
+	chain, err := newChain(kind)
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		Logger:            slog.New(slog.DiscardHandler),
 	}
 	switch kind {
-	case strong:
+	case strong, renewed:
 		return chaingql.New(chain, opts), nil
 	case patient, confined:
 		opts.KeepAliveInterval = 0
@@ -174,8 +176,11 @@ type shard struct {
 // each round.
 var shards = []*shard{{0, 0x4000000000000000, 4000}, {0, 0xc000000000000000, 5000}, {-1, 0x8000000000000000, firstMaster}}
 
-func newChain() (*memchain.Chain, error) {
+func newChain(kind string) (*memchain.Chain, error) {
 	chain := memchain.New()
+	if kind == renewed {
+		chain.Replace(epoch)
+	}
 	rich, err := chaingql.ParseAddress(richAddress)
 	if err != nil {
 		return nil, err
@@ -217,12 +222,17 @@ func nextRound(now time.Time) []chaingql.Block {
 		s.seqNo++
 		blocks[i] = chaingql.Block{
 			Workchain: s.workchain, Shard: s.prefix, SeqNo: s.seqNo, Time: now,
-			Hash:   sha256.Sum256(fmt.Appendf(nil, "%d:%x:%d", s.workchain, s.prefix, s.seqNo)),
+			Hash:   hashOf(s, s.seqNo),
 			Cursor: chaingql.ChainOrder(s.workchain, s.prefix, s.seqNo, master),
 		}
 	}
 	slices.SortFunc(blocks, func(a, b chaingql.Block) int { return cmp.Compare(a.Cursor, b.Cursor) })
 	return blocks
+}
+
+// hashOf returns the hash of a block.
+func hashOf(s *shard, seqNo uint32) chaingql.Hash {
+	return sha256.Sum256(fmt.Appendf(nil, "%d:%x:%d", s.workchain, s.prefix, seqNo))
 }
 
 // control executes the commands on standard input until the input is closed.
