@@ -33,6 +33,7 @@ type Backend struct {
 var (
 	_ chaingql.Backend        = (*Backend)(nil)
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
+	_ chaingql.SeqNoIndex     = (*Backend)(nil)
 )
 
 var errNoTrust = errors.New("tonlite: blocks cannot be proven because the configuration's init_block is missing or " +

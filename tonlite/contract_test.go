@@ -63,9 +63,10 @@ func TestBackendContractWithRecordedChain(t *testing.T) {
 	made := liteservertest.Made(8)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		servers := []*liteservertest.Server{start(t, blocks, nil), start(t, accounts, nil), start(t, made, nil)}
+		b := open(t, servers[0].Config(), &unproven)
 		return backendtest.Harness{
 			Backend: &recorded{
-				Backend: open(t, servers[0].Config(), &unproven),
+				Backend: b, SeqNoIndex: b,
 				accounts: map[int32]*tonlite.Backend{
 					-1: open(t, servers[1].Config(), &unproven), 0: open(t, servers[2].Config(), nil),
 				},
@@ -91,6 +92,7 @@ func TestBackendContractWithRecordedChain(t *testing.T) {
 // A recorded Backend reads blocks from one server, and accounts from other servers.
 type recorded struct {
 	chaingql.Backend
+	chaingql.SeqNoIndex
 	accounts map[int32]*tonlite.Backend // by workchain
 }
 

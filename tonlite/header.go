@@ -88,6 +88,25 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 	return h, err
 }
 
+// parseCreation returns the seq_no of the newest masterchain block at the time when the shard block in a
+// was created.
+func parseCreation(a lite.BlockHeader) (uint32, error) {
+	root, err := openProof(a.Proof, a.ID.Root, maxPathCells)
+	if err != nil {
+		return 0, err
+	}
+	info, err := root.PeekRef(0)
+	if err != nil {
+		return 0, err
+	}
+	ref, err := info.PeekRef(0)
+	if err != nil {
+		return 0, err
+	}
+	id, err := parseReference(ref, masterchain, wholeShard)
+	return id.SeqNo, err
+}
+
 // parsePrevious parses the predecessors of block id. If the block is the first one of its shard
 // after a split or a merge, as split and merged say, its predecessors belong to other shards.
 func parsePrevious(c *cell.Cell, id lite.BlockID, split, merged bool) ([]lite.BlockID, error) {

@@ -48,6 +48,15 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 			return "right", nil
 		}
 	}
+	byNumber := func(want chaingql.Block) func(b *tonlite.Backend) (any, error) {
+		return func(b *tonlite.Backend) (any, error) {
+			got, err := b.BlockBySeqNo(t.Context(), want.Workchain, want.Shard, want.SeqNo)
+			if err == nil && got == want {
+				return "right", nil
+			}
+			return got, err
+		}
+	}
 	follow := func(b *tonlite.Backend) (any, error) {
 		i := 0
 		for got, err := range b.Follow(t.Context(), "") {
@@ -66,6 +75,8 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 	has := chain.Balances(34)[rich].String()
 	shards := chaingql.BlocksQuery{Last: 20, Workchain: &workchain}
 	early := chaingql.BlocksQuery{First: 20, Workchain: &masters}
+	oldMaster := chaingql.PageOf(facts, early)[17] // FalsePast forges it
+	oldShard := chaingql.PageOf(facts, chaingql.BlocksQuery{First: 20, Workchain: &workchain})[19]
 
 	for _, row := range []struct {
 		name string
@@ -91,6 +102,12 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 		{"some forged old blocks", liteservertest.FalsePast, page(early), "right"},
 		{"forged header of a shard block", liteservertest.FalseHeader, page(shards), "right"},
 		{"header of another block", liteservertest.FalseNumber, page(shards), "right"},
+		{"forged masterchain block by number", liteservertest.FalsePast, byNumber(oldMaster), "right"},
+		{"forged bytes of a masterchain block by number", liteservertest.FalseBytes, byNumber(oldMaster), "right"},
+		{"forged id of a shard block by number", liteservertest.FalseHistory, byNumber(oldShard), "right"},
+		{"forged creation of a shard block by number", liteservertest.FalseCreation, byNumber(oldShard), "right"},
+		{"forged header of a shard block by number", liteservertest.FalseHeader, byNumber(oldShard), "right"},
+		{"garbage instead of a shard block by number", liteservertest.Garbage, byNumber(oldShard), "right"},
 		{"forged old blocks in Follow", liteservertest.FalseHistory, follow, "right"},
 		{"forged newest block", liteservertest.FalseHead, page(chaingql.BlocksQuery{Last: 1}), "right"},
 		{"response to another query", liteservertest.WrongKind, page(chaingql.BlocksQuery{Last: 1}), "right"},
@@ -113,7 +130,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 				t.Error("got no error for a false response")
 			}
 			if errors.Is(err, chaingql.ErrNotFound) || errors.Is(err, chaingql.ErrCursorTooOld) ||
-				errors.Is(err, chaingql.ErrBadCursor) {
+				errors.Is(err, chaingql.ErrBadCursor) || errors.Is(err, chaingql.ErrBlockNotFound) {
 				t.Errorf("got error %v, which claims a fact that is false", err)
 			}
 			if got, err := row.ask(both); err != nil || got != row.want {

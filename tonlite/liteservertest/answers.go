@@ -116,7 +116,7 @@ func (s *Server) find(q lite.Message) (lite.Message, error) {
 		}
 		return lite.MasterchainInfo{Last: last, ZeroRoot: c.zeroRoot, ZeroFile: c.zeroFile}, nil
 	case lite.LookupBlock:
-		id, ok := c.names[name{q.Workchain, q.Shard, q.SeqNo}]
+		id, ok := c.lookUp(q)
 		if !ok {
 			return nil, errMissing
 		}

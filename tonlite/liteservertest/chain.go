@@ -100,6 +100,15 @@ func (c *Chain) master(seqNo uint32) (lite.BlockID, bool) {
 	return id, ok
 }
 
+// lookUp returns the block with the seq_no in q. Like a real server, it takes the shard in q as the
+// beginning of an account's address: the result is the block of any shard that contains the account.
+func (c *Chain) lookUp(q lite.LookupBlock) (id lite.BlockID, ok bool) {
+	for own := uint64(wholeShard); own > 0 && !ok; own >>= 1 {
+		id, ok = c.names[name{q.Workchain, q.Shard&^(own<<1-1) | own, q.SeqNo}]
+	}
+	return id, ok
+}
+
 func unhex(s string) (h [32]byte) {
 	if n, err := hex.Decode(h[:], []byte(s)); err != nil || n != len(h) {
 		panic("liteservertest: not a hash in hexadecimal: " + s)

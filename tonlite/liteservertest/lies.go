@@ -51,6 +51,9 @@ const (
 	FalseHistory
 	// FalsePast answers some lookups by seq_no with forged blocks.
 	FalsePast
+	// FalseCreation answers lookups of shard blocks with forged blocks, which claim to have been created
+	// after the last masterchain block.
+	FalseCreation
 	// FalseLinks omits the first link of a proof that has several links.
 	FalseLinks
 	// Circles sends proofs whose links are valid but form a cycle.
@@ -89,6 +92,11 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 		switch {
 		case looked && (l == FalseHistory || l == FalsePast && a.ID.SeqNo%4 == 2):
 			a.ID, _ = c.forge(a.ID)
+		case looked && l == FalseCreation && a.ID.Workchain != masterchain:
+			last, _ := c.master(c.last)
+			root := c.blocks[a.ID].root
+			root = withRef(root, 0, withRef(root.MustPeekRef(0), 0, reference(last).EndCell()))
+			a.ID.Root, a.Proof = [32]byte(root.Hash(0)), headerProof(root).ToBOC()
 		case l == FalseHeader && !looked:
 			_, forged := c.forge(a.ID)
 			a.Proof = headerProof(forged).ToBOC()
