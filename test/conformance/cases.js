@@ -54,6 +54,9 @@ async function fails(line, operation, words) {
   assert.match(said(err), words)
 }
 
+// node returns an expected block as queries return it.
+const node = ({ id, ...rest }) => ({ id: `block/${id}`, hash: id, ...rest })
+
 // collect waits for count more blocks and acts like a user of the client: if a
 // subscription fails, it subscribes again after the last received block.
 async function collect(adapter, line, operation, listeners, count) {
@@ -113,6 +116,62 @@ const cases = [
       if (!adapter.compiled) await fails(line, { query: 'query chainWrongQuery { info { nope } }' }, /Cannot query field "nope"/)
       line.close()
       return `${sizes.length} concurrent pages, and errors are reported`
+    },
+  },
+  {
+    name: 'single blocks', phase: 'read', of: everything,
+    async run(adapter, { server, chain }) {
+      const line = adapter.open(server, {})
+      const ask = async (variables) => plain(await line.ask({ query: documents.lookups, variables })).blockchain
+      const inShard = ({ workchain_id, shard, seq_no }) => ({ workchain: workchain_id, shard, seqNo: seq_no })
+      const known = chain.recorded().filter((b) => chain.following.has(b.id))
+      const split = known.filter((b) => chain.following.get(b.id).length === 2)
+      const afterSplit = split.flatMap((b) => chain.following.get(b.id))
+      assert.ok(split.length > 0, 'the recording has no split')
+      const some = [known.find(masterchain), known.find(basechain), ...split, ...afterSplit, known.at(-1)]
+      await Promise.all(some.map(async (b) => {
+        const { before, after } = chain.neighbors(b)
+        assert.deepEqual(await ask({ hash: b.id, ...inShard(b) }), {
+          block: node(b), block_by_seq_no: node(b), prev_shard_blocks: before.map(node), next_shard_blocks: after.map(node),
+        })
+      }))
+      const unknown = await ask({ hash: 'f'.repeat(64), ...inShard({ ...split[0], seq_no: 1e6 }) })
+      assert.deepEqual(unknown, { block: null, block_by_seq_no: null, prev_shard_blocks: [], next_shard_blocks: [] })
+      const { shard, ...rest } = inShard(split[0])
+      await fails(line, { query: documents.lookups, variables: { hash: split[0].id, ...rest } }, /"shard\\*" parameter must be defined/)
+      await fails(line, { query: documents.lookups, variables: { hash: 'f', shard, ...rest } }, /Invalid hash/)
+      line.close()
+      return `${some.length} blocks with their neighbors, and ${split.length} splits`
+    },
+  },
+  {
+    name: 'ranges of times', phase: 'read', of: everything,
+    async run(adapter, { server, chain }) {
+      const line = adapter.open(server, {})
+      const masters = chain.masterBlocks()
+      const time = (i) => masters[i].gen_utime
+      const times = [[time(0), time(20)], [time(0) - 1, time(40) + 1], [time(50) - 1, time(50)], [time(70), time(70)]]
+      await Promise.all(times.map(async ([start, end]) => {
+        const want = {
+          start: masters.find((b) => b.gen_utime >= start).seq_no,
+          end: masters.find((m) => m.blocks.every((b) => b.gen_utime >= end)).seq_no,
+        }
+        const asked = plain(await line.ask({ query: documents.times, variables: { start, end } }))
+        assert.deepEqual(asked.blockchain.master_seq_no_range, want)
+      }))
+      await fails(line, { query: documents.times, variables: { start: 2, end: 1 } }, /time_start should not be greater than time_end/)
+      await Promise.all([[1, 4], [30, 36], [100, 101], [7, 7]].map(async ([start, end]) => {
+        const all = masters.filter((m) => m.seq_no >= start && m.seq_no < end).flatMap((m) => m.blocks)
+        for (const [args, want] of [
+          [{ first: 50 }, all], [{ last: 2 }, all.slice(-2)], [{ workchain: 0, first: 3 }, all.filter(basechain).slice(0, 3)],
+        ]) {
+          const page = plain(await line.ask({ query: documents.range, variables: { range: { start, end }, ...args } })).blockchain.blocks
+          assert.deepEqual(page.edges, want.map((b) => ({ cursor: b.chain_order, node: node(b) })))
+          assert.equal(page.pageInfo.endCursor, want.at(-1)?.chain_order ?? '')
+        }
+      }))
+      line.close()
+      return 'the ranges of 4 pairs of times, and pages of 4 ranges'
     },
   },
   {

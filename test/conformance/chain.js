@@ -22,6 +22,35 @@ export class Chain {
     this.few = this.blocks.length + 10
     this.length = this.blocks.length
     this.tips = leaves(this.blocks)
+    this.previous = new Map(recorded.blocks.map((b) => [b.hash, b.prev_hash]))
+    this.following = new Map() // the blocks after each block
+    for (const b of this.blocks) {
+      const before = this.previous.get(b.id)
+      this.following.set(before, [...(this.following.get(before) ?? []), b])
+    }
+  }
+
+  recorded() {
+    return this.blocks.slice(0, this.length)
+  }
+
+  // neighbors returns the recorded blocks before and after a block, as the hashes in the recording determine them.
+  neighbors({ id }) {
+    const byShard = (a, b) => (a.shard < b.shard ? -1 : 1)
+    return {
+      before: this.recorded().filter((b) => b.id === this.previous.get(id)),
+      after: (this.following.get(id) ?? []).toSorted(byShard),
+    }
+  }
+
+  // masterBlocks returns the recorded masterchain blocks, each with the blocks that it commits, itself included.
+  masterBlocks() {
+    const groups = [[]]
+    for (const b of this.recorded()) {
+      groups.at(-1).push(b)
+      if (b.workchain_id === masterchain) groups.push([])
+    }
+    return groups.slice(0, -1).map((blocks) => ({ ...blocks.at(-1), blocks }))
   }
 
   // at returns the expected block with index i in the whole chain.
