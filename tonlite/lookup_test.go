@@ -1,12 +1,14 @@
 package tonlite_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chaingql/chaingql"
@@ -94,6 +96,46 @@ func TestImpossibleBlockNeedsNoQuery(t *testing.T) {
 	}
 	if asked := s.Asked(); asked["lookupBlock"] > 0 || asked["getBlock"] > 1 {
 		t.Errorf("got queries %v, want at most one getBlock, for the newest block", asked)
+	}
+}
+
+// TestConcurrentLookupsAreLimited looks up blocks while the server does not respond. 16 lookups may
+// query the server and 24 may wait. The remaining ones must fail at once, or balances would have to wait.
+func TestConcurrentLookupsAreLimited(t *testing.T) {
+	chain := liteservertest.Made(60)
+	s := start(t, chain, nil)
+	b := open(t, s.Config(), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer cancel()
+	following := make(chan struct{})
+	calls.Go(func() {
+		for block := range b.Follow(ctx, cursor(59)) { // so that lookups need not ask for the newest block
+			if block.Cursor == cursor(60) {
+				close(following)
+			}
+		}
+	})
+	<-following
+	defer s.Stall()()
+	ended := make(chan error, 44)
+	for _, block := range chain.Blocks()[20 : 20+cap(ended)] {
+		calls.Go(func() {
+			_, err := b.BlockBySeqNo(ctx, block.Workchain, block.Shard, block.SeqNo)
+			ended <- err
+		})
+	}
+	for range cap(ended) - 40 {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many concurrent pages") {
+			t.Errorf("lookup above the limit: got error %v, want one about too many pages", err)
+		}
+	}
+	cancel()
+	for range 40 {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("lookup within the limit: got error %v, want Canceled", err)
+		}
 	}
 }
 

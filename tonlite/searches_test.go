@@ -88,24 +88,18 @@ func TestSearchesDoNotDelayBalancesAndNewBlocks(t *testing.T) {
 	}
 }
 
-// manyPages contains kinds of pages and blocks that need queries to lite servers. Each function
-// returns field n of a query. Different numbers select different pages or blocks.
+// manyPages contains kinds of pages that need queries to lite servers. Each function returns the
+// arguments of page n. Different numbers select different pages.
 var manyPages = map[string]func(n uint32) string{
-	"old pages": func(n uint32) string {
-		return fmt.Sprintf("blocks(last:50,before:%q){edges{cursor}}", cursor(600-37*n%300))
-	},
+	"old pages": func(n uint32) string { return fmt.Sprintf("last:50,before:%q", cursor(600-37*n%300)) },
 	"searches": func(n uint32) string {
-		return fmt.Sprintf(`blocks(last:50,before:%q,workchain:0,shard:"5080000000000000"){edges{cursor}}`,
-			cursor(600-37*n%300))
+		return fmt.Sprintf(`last:50,before:%q,workchain:0,shard:"5080000000000000"`, cursor(600-37*n%300))
 	},
 	"pages after cursors": func(n uint32) string {
-		return fmt.Sprintf("blocks(first:%d,after:%q){edges{cursor}}", 1+n%50, cursor(20+37*n%300))
+		return fmt.Sprintf("first:%d,after:%q", 1+n%50, cursor(20+37*n%300))
 	},
 	"first pages of nonexistent workchains": func(n uint32) string {
-		return fmt.Sprintf("blocks(first:1,workchain:%d){edges{cursor}}", 1000+n)
-	},
-	"blocks by number": func(n uint32) string {
-		return fmt.Sprintf(`block_by_seq_no(workchain:%d,shard:"8000000000000000",seq_no:%d){hash}`, -int(n%2), 20+37*n%300)
+		return fmt.Sprintf("first:1,workchain:%d", 1000+n)
 	},
 }
 
@@ -162,12 +156,12 @@ func (s *loadedHandler) ask(query string) (answer string) {
 }
 
 // requestPages starts 400 clients that request pages in a loop until the test ends. query returns
-// field n of a query.
+// the arguments of a page.
 func (s *loadedHandler) requestPages(query func(n uint32) string) {
 	for i := range uint32(400) {
 		s.wait.Go(func() {
 			for n := 1000 * i; s.ctx.Err() == nil; n++ {
-				text := s.ask("{blockchain{" + query(n) + "}}")
+				text := s.ask("{blockchain{blocks(" + query(n) + "){edges{cursor}}}}")
 				if strings.Contains(text, "errors") {
 					time.Sleep(50 * time.Millisecond) // refused; a tight loop would occupy the processors
 				}
