@@ -12,6 +12,13 @@ const resolvers = {
   BlockchainQuery: {
     account: (_, { address }, chain) => account(chain, parseAddress(address) ?? refuse('Invalid account address')),
     blocks: (_, args, chain) => page(chain, args),
+    block: (_, { hash }, chain) => block(chain, isHex(hash, 64) ? (b) => b.hash === hash.toLowerCase() : refuse('hash')),
+    block_by_seq_no: (_, { workchain, seq_no, shard, thread }, chain) => {
+      const of = shard || thread || refuse('no shard')
+      if (!isHex(of, 16)) refuse('shard')
+      return block(chain, (b) => b.workchain_id === workchain && b.shard === of.toLowerCase() && b.seq_no === seq_no)
+    },
+    master_seq_no_range: (_, args, chain) => masterRange(chain, args),
   },
   Subscription: { blocks: undefined },
 }
@@ -36,6 +43,25 @@ export function attach(schema, chain) {
   schema.getType('Node').resolveType = (node) => node.type
 }
 
+const isHex = (text, digits) => text.length === digits && /^[0-9a-f]*$/i.test(text)
+
+function block({ blocks }, matches) {
+  const found = blocks.find(matches)
+  return found && { type: 'BlockchainBlock', ...found }
+}
+
+function masterRange({ blocks }, { time_start: start, time_end: end }) {
+  const given = (v) => v !== undefined && v !== null
+  if (given(start) && given(end) && start > end) refuse('the wrong order')
+  const masters = blocks.filter((b) => b.workchain_id === -1)
+  const from = masters.find((b) => b.gen_utime >= start)
+  const committed = (i) => blocks.filter((b) => b.chain_order <= masters[i].chain_order && !(b.chain_order <= masters[i - 1]?.chain_order))
+  return {
+    start: !given(start) || (from === masters[0] && from.seq_no !== 1) ? null : from?.seq_no ?? masters.at(-1).seq_no + 1,
+    end: given(end) ? masters.find((_, i) => committed(i).every((b) => b.gen_utime >= end))?.seq_no ?? null : null,
+  }
+}
+
 function info({ info }) {
   return { ...info, rempEnabled: false }
 }
@@ -53,7 +79,7 @@ function page({ blocks }, { workchain, shard, first, after, last, before }) {
   if (given(first) && (given(last) || given(before))) refuse('first with last or before')
   if (given(after) && (given(last) || given(before))) refuse('after with last or before')
   if ((given(first) && first < 1) || (given(last) && last < 1)) refuse('less than 1')
-  if (given(shard) && !/^[0-9a-f]{16}$/i.test(shard)) refuse('shard')
+  if (given(shard) && !isHex(shard, 16)) refuse('shard')
   for (const cursor of [after, before]) {
     if (given(cursor) && !/^[0-9a-fm-]{0,64}$/.test(cursor)) refuse('cursor')
   }
