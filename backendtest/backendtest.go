@@ -140,6 +140,8 @@ var rules = slices.Concat(
 	},
 
 	[]rule{
+		{name: "Epoch changes only with the chain, and no cursor contains a ~", check: epochFitsCursors},
+		{name: "a restart does not change the epoch", needs: needs("Reopen"), check: epochSurvivesRestart},
 		{name: "Blocks returns no blocks and no error for an empty chain", needs: needs("Append"),
 			check: emptyChainHasNoBlocks},
 		{name: pageBasis, check: pageMatchesQuery},

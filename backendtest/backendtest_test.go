@@ -248,6 +248,7 @@ func TestEachBrokenBackendFailsARule(t *testing.T) {
 	for _, b := range slices.Concat(
 		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces, brokenCaches,
 		brokenLookups,
+		brokenEpochs,
 	) {
 		t.Run(b.name, func(t *testing.T) {
 			var reported []string
