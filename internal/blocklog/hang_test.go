@@ -31,6 +31,7 @@ func TestHangingFollowIsRestartedIfNewerBlocksExist(t *testing.T) {
 		defer shut(t, l)
 		r := join(t, l, 1)
 		time.Sleep(10 * DefaultSilence)
+		synctest.Wait() // a probe may be running
 		if s := l.Stats(); s.Restarts != 0 || c.probes < 5 || c.probes > 10 {
 			t.Errorf("got %d restarts and %d probes without a new block, want 0 and 5 to 10", s.Restarts, c.probes)
 		}
