@@ -67,7 +67,8 @@ func isBlock(src any) bool {
 	return false
 }
 
-// addSuffixes prepares the cursors of a page of chain c.
+// addSuffixes wraps the blocks of p so that their cursors end in the suffix of chain c. If c has no suffix, it leaves
+// the blocks alone.
 func (p *page) addSuffixes(c *chain) {
 	if p.suffix = c.suffix; p.suffix == "" {
 		return

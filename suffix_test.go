@@ -93,7 +93,7 @@ func FuzzMarkedCursor(f *testing.F) {
 	})
 }
 
-func TestErrorsContainCursorsOfAtMost256Bytes(t *testing.T) {
+func TestErrorsOmitCursorsLongerThan256Bytes(t *testing.T) {
 	for size, want := range map[int]int{0: 0, 1: 1, 256: 256, 257: 0} {
 		details := at(&plan.Error{}, strings.Repeat("x", size)).Details
 		if _, there := details["cursor"]; len(details["cursor"]) != want || there != (want > 0) {

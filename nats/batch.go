@@ -186,11 +186,11 @@ func (b *Backend) readBefore(ctx context.Context, messages []stored) ([]stored, 
 	}
 }
 
-// shardBlocks returns the blocks with sequence numbers in [from, end) that q selects, but at
-// most the first limit of them. It reads only messages of that workchain or shard, so it
-// cannot check that each block names its predecessor. It compares a message with its
-// neighbors in the stream only if the message is out of order, does not match q, or is the
-// last one.
+// shardBlocks returns up to limit blocks: the first ones that q selects with sequence numbers
+// in [from, end). It reads only the messages of q's workchain or shard, so it cannot check
+// that each block names its predecessor. To detect messages that are not blocks, it compares
+// a message with its neighbors in the stream, but only if the message is out of order, does
+// not match q, or is the last one.
 func (b *Backend) shardBlocks(
 	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, limit int,
 ) ([]stored, error) {

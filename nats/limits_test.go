@@ -78,9 +78,9 @@ func TestLongPageContainsDuplicatedBlockOnce(t *testing.T) {
 	}
 }
 
-// TestLongPageDoesNotEndWithStrayMessage reads pages of a workchain that contains a stray message. The
+// TestStrayMessageAtTheEndOfALongPageIsSkipped reads pages of a workchain that contains a stray message. The
 // pages end directly before, at and after that message.
-func TestLongPageDoesNotEndWithStrayMessage(t *testing.T) {
+func TestStrayMessageAtTheEndOfALongPageIsSkipped(t *testing.T) {
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 500)
 	b := open(t, s.ClientURL(), (&logbook{}).options())
 	w := writer(t, b)

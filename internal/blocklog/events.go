@@ -37,7 +37,7 @@ type Events[B any] struct {
 	Gap func(workchain int32, after string, repaired bool, ended int)
 }
 
-// callEvent calls a function of Events and logs its panic.
+// callEvent calls one of the Events functions. If the function panics, callEvent recovers and logs the panic.
 func (l *Log[B]) callEvent(event func()) {
 	if err := guard.Run(event); err != nil {
 		l.logPanic("event function panicked", err, "")

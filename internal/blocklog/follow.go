@@ -36,9 +36,9 @@ type Source[B any] struct {
 	Cursor func(B) string
 
 	// Gone reports whether an error means that the source cannot continue from the requested position, because its
-	// history was pruned or the cursor belongs to another chain. Gone is called for errors of Follow and of the
-	// functions that read and check a page: Page, Before and Between. All other errors count as temporary. If Gone is
-	// nil, every error counts as temporary.
+	// history was pruned or the cursor belongs to another chain. Gone is called for errors returned by Follow and by the
+	// functions that read and check pages: Page, Before and Between. All other errors are treated as temporary. If Gone
+	// is nil, all errors are.
 	Gone func(error) bool
 
 	// Between returns the first n stored blocks that are after the cursor after, before the block before, and in the

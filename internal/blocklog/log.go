@@ -77,7 +77,8 @@ type Options[B any] struct {
 	// MinBackoff is the minimum wait before a failed source is called again.
 	MinBackoff time.Duration
 
-	// MaxBackoff is the maximum of that wait, which grows with each failure. It is raised to MinBackoff if it is lower.
+	// MaxBackoff is the maximum wait before a failed source is called again. The wait grows with each failure. If
+	// MaxBackoff is less than MinBackoff, MinBackoff is used.
 	// See also [Log.Retry].
 	MaxBackoff time.Duration
 

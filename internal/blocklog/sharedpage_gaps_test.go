@@ -8,7 +8,7 @@ import (
 
 // Two readers wait for the same page. The first one passed the place of a missing block before the block was stored.
 // The second one received the block.
-func TestReaderReceivesItsGapAlthoughAnotherReaderOfThePageLacksNoBlock(t *testing.T) {
+func TestGapIsReportedEvenIfAnotherReaderOfThePageLacksNoBlock(t *testing.T) {
 	for name, tt := range map[string]struct{ first, alone bool }{
 		"the reader that lacks the block requests the page first":          {true, false},
 		"the reader that lacks the block requests the page last":           {false, false},

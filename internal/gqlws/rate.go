@@ -12,10 +12,10 @@ const (
 	// other fragment has the weight 1, because a message in many small fragments is unusual but allowed.
 	frameWeight = 16
 
-	// burst and burstAfterEnd limit how many frames a peer may send at once. They are the time that these frames would
-	// take at MessageRate. If a peer exceeds burst, its connection is closed. If it exceeds burstAfterEnd, the
-	// connection is cut even though the close frame may then be lost, because reading the frames of an ending
-	// connection costs as much as before.
+	// burst and burstAfterEnd limit how far a peer may run ahead of MessageRate, expressed as the time that its frames
+	// would take at that rate. A peer that exceeds burst has its connection closed with a close frame. A peer that
+	// exceeds burstAfterEnd while the connection is closing is cut off, even if that loses the close frame, because
+	// reading frames is no cheaper while a connection closes.
 	burst         = 3 * time.Second
 	burstAfterEnd = 20 * time.Second
 

@@ -22,9 +22,9 @@ func (c *Cache) Check(text string) Errors {
 // Remember stores a document, which Prepare must have accepted, under its hash for Recall. The document may be
 // evicted like any other. The client then has to send its text again.
 //
-// Prepare accepts a document without compiling it if a document that differs only in literals has been compiled. In
-// this case, the document must be compiled first. If compile is not set, Remember does not store it and reports
-// false.
+// Remember can store only a compiled document. Prepare may have accepted text without compiling it, because a document
+// that differs only in its literals was already compiled. If so, Remember compiles text if compile is set; otherwise it
+// stores nothing and returns false. In all other cases it returns true.
 func (c *Cache) Remember(hash, text string, compile bool) bool {
 	if compile {
 		_, _ = c.load(text)

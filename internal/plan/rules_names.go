@@ -185,7 +185,7 @@ func childName(c *ast.ChildValue) string            { return c.Name }
 func directiveName(d *ast.Directive) string         { return d.Name }
 func responseName(f *ast.Field) string              { return f.Alias }
 
-// groupBy groups items by name, in the order of the first ones.
+// groupBy groups items by name. The groups are in the order of their first items.
 func groupBy[T any](items []T, name func(T) string) (groups [][]T) {
 	if len(items) == 1 {
 		return [][]T{items}
