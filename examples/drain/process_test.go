@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	ossignal "os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,10 @@ func TestFirstSignalEndsReadinessOnlyAndSecondSignalEndsTheProcess(t *testing.T)
 func endsOnSecond(t *testing.T, signal syscall.Signal) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	// If the tests run with nohup, the program would inherit that SIGHUP is ignored. It does not inherit a handler.
+	received := make(chan os.Signal, 1)
+	ossignal.Notify(received, signal)
+	defer ossignal.Stop(received)
 	program := exec.CommandContext(ctx, os.Args[0], "-addr", "127.0.0.1:0", "-drain-lead", "1h")
 	program.Env = append(os.Environ(), asProgram+"=1")
 	program.Stderr = os.Stderr
