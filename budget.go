@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// freeBytes is the memory that a request may use before it is counted against the budget. It is also the most memory
-	// that a blocked write can still hold after the budget has ended its response.
+	// freeBytes is the memory that a request may use before it is counted against the budget. It is also the most
+	// memory that a blocked write can still hold after the budget has ended its response.
 	freeBytes = 16 << 10
 
 	// smallBytes is the maximum size of a small response. Only small responses may use the last eighth of a budget. A
