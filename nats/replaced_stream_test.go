@@ -241,6 +241,7 @@ func TestAppendRejectsBlocksAfterLostBlocks(t *testing.T) {
 				t.Errorf("Append of later blocks, with %d of 10 blocks left: got error %v, want ErrConflict", left, err)
 			}
 		}
+		expectReplaced(t, b)
 		expectStored(t, b, all[:left])
 		if err := w.Append(ctx, all[left:10]...); err != nil {
 			t.Errorf("Append of the lost blocks, with %d of 10 blocks left: got error %v, want none", left, err)
@@ -250,6 +251,14 @@ func TestAppendRejectsBlocksAfterLostBlocks(t *testing.T) {
 		t.Error(err)
 	}
 	expectStored(t, b, all)
+}
+
+// expectReplaced reads a page from b, which has not read the new stream yet.
+func expectReplaced(t *testing.T, b *natschain.Backend) {
+	t.Helper()
+	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); !errors.Is(err, chaingql.ErrChainReplaced) {
+		t.Errorf("the first page after the stream was replaced: got error %v, want ErrChainReplaced", err)
+	}
 }
 
 // replaceStream deletes the block stream and creates it again with the given blocks.

@@ -75,8 +75,9 @@ func TestPagesFromLaggingReplicaAreComplete(t *testing.T) {
 			"Status": {status}, "Nats-Num-Pending": {"0"}, "Nats-Last-Sequence": {fmt.Sprint(last)},
 		}})
 	}
+	state := func(m *nats.Msg) { _ = m.Respond([]byte(`{"created":"0001-01-01T00:00:00Z"}`)) }
 	for subject, answer := range map[string]nats.MsgHandler{"$JS.API.STREAM.MSG.GET.chain_blocks": leader,
-		"$JS.API.DIRECT.GET.chain_blocks": follower} {
+		"$JS.API.DIRECT.GET.chain_blocks": follower, "$JS.API.STREAM.INFO.chain_blocks": state} {
 		if _, err := nc.Subscribe(subject, answer); err != nil {
 			t.Fatal(err)
 		}

@@ -277,6 +277,7 @@ func TestAppendAfterBlockLossLeavesNoGap(t *testing.T) {
 					left, err)
 			}
 		}
+		expectReplaced(t, b)
 		expectStored(t, b, all[:left])
 		if err := w.Append(ctx, all[max(0, left-2):10]...); err != nil {
 			t.Error(err)
