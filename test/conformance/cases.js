@@ -129,12 +129,12 @@ const cases = [
       const afterSplit = split.flatMap((b) => chain.following.get(b.id))
       assert.ok(split.length > 0, 'the recording has no split')
       const some = [known.find(masterchain), known.find(basechain), ...split, ...afterSplit, known.at(-1)]
-      await Promise.all(some.map(async (b) => {
+      for (const b of some) {
         const { before, after } = chain.neighbors(b)
         assert.deepEqual(await ask({ hash: b.id, ...inShard(b) }), {
           block: node(b), block_by_seq_no: node(b), prev_shard_blocks: before.map(node), next_shard_blocks: after.map(node),
         })
-      }))
+      }
       const unknown = await ask({ hash: 'f'.repeat(64), ...inShard({ ...split[0], seq_no: 1e6 }) })
       assert.deepEqual(unknown, { block: null, block_by_seq_no: null, prev_shard_blocks: [], next_shard_blocks: [] })
       const { shard, ...rest } = inShard(split[0])
@@ -151,16 +151,16 @@ const cases = [
       const masters = chain.masterBlocks()
       const time = (i) => masters[i].gen_utime
       const times = [[time(0), time(20)], [time(0) - 1, time(40) + 1], [time(50) - 1, time(50)], [time(70), time(70)]]
-      await Promise.all(times.map(async ([start, end]) => {
+      for (const [start, end] of times) {
         const want = {
           start: masters.find((b) => b.gen_utime >= start).seq_no,
           end: masters.find((m) => m.blocks.every((b) => b.gen_utime >= end)).seq_no,
         }
         const asked = plain(await line.ask({ query: documents.times, variables: { start, end } }))
         assert.deepEqual(asked.blockchain.master_seq_no_range, want)
-      }))
+      }
       await fails(line, { query: documents.times, variables: { start: 2, end: 1 } }, /time_start should not be greater than time_end/)
-      await Promise.all([[1, 4], [30, 36], [100, 101], [7, 7]].map(async ([start, end]) => {
+      for (const [start, end] of [[1, 4], [30, 36], [100, 101], [7, 7]]) {
         const all = masters.filter((m) => m.seq_no >= start && m.seq_no < end).flatMap((m) => m.blocks)
         for (const [args, want] of [
           [{ first: 50 }, all], [{ last: 2 }, all.slice(-2)], [{ workchain: 0, first: 3 }, all.filter(basechain).slice(0, 3)],
@@ -169,7 +169,7 @@ const cases = [
           assert.deepEqual(page.edges, want.map((b) => ({ cursor: b.chain_order, node: node(b) })))
           assert.equal(page.pageInfo.endCursor, want.at(-1)?.chain_order ?? '')
         }
-      }))
+      }
       line.close()
       return 'the ranges of 4 pairs of times, and pages of 4 ranges'
     },
