@@ -44,7 +44,7 @@ func open(peer string, s *source.Source, stored bool, options *chaingql.Options)
 	case gqlgenGo:
 		return gqlgen.New(s), nil
 	case gophersGo:
-		return gophers.New(s, sdl)
+		return gophers.New(s)
 	case graphqlGo:
 		return graphqlgo.New(s)
 	case handmade:
