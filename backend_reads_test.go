@@ -167,7 +167,7 @@ func TestPanicInASharedBackendCallFailsAllCallers(t *testing.T) {
 	})
 }
 
-func TestReadDoesNotShareACallThatBeganBeforeASentBlock(t *testing.T) {
+func TestQueryDoesNotShareACallThatMayLackASentBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(29, 40)
 		g := &gated{Chain: chainOf(t, blocks[:30])}

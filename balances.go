@@ -44,7 +44,7 @@ func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
 	defer cancel()
 	amount, err := r.backend.Balance(ctx, addr)
 	if err == nil || errors.Is(err, ErrNotFound) {
-		r.chains.newest.Load().blocks.Retry() // the source may answer too
+		r.chains.newest.Load().blocks.Retry() // the Backend works again, so Follow may work too
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -37,7 +37,7 @@ type pageQuery struct {
 	first, last   int
 }
 
-// forBackend returns q as a BlocksQuery.
+// forBackend converts q to a BlocksQuery.
 func (q pageQuery) forBackend() BlocksQuery {
 	b := BlocksQuery{After: q.after, Before: q.before, First: q.first, Last: q.last}
 	if q.in.ByWorkchain {
@@ -78,7 +78,7 @@ func (r *resolvers) read(
 // readStored returns a page of chain ch from the Backend. Concurrent identical reads share one Backend call. seen is
 // the cursor of the newest block that clients have seen.
 func (r *resolvers) readStored(ctx context.Context, ch *chain, q pageQuery, seen string) ([]Block, error) {
-	blocks, err := ch.reads.Do(ctx, reading{q, seen}, func(shared context.Context) ([]Block, error) {
+	blocks, err := ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
 		if err := r.acquire(shared); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (r *resolvers) readStored(ctx context.Context, ch *chain, q pageQuery, seen
 	return blocks, r.waited(ctx, err)
 }
 
-// waited returns the error of a timeout if the call of another caller took too long, and otherwise err.
+// waited returns a timeout error if err means that the shared call of another request took too long, and otherwise err.
 func (r *resolvers) waited(ctx context.Context, err error) error {
 	if errors.Is(err, xsync.ErrWaited) {
 		r.limit(ctx, "BackendTimeout")
@@ -154,7 +154,7 @@ func (r *resolvers) page(ctx context.Context, c *chain, q BlocksQuery) ([]Block,
 	case err != nil:
 		return nil, r.explain(ctx, err)
 	}
-	c.blocks.Retry() // the source may answer too
+	c.blocks.Retry() // the Backend works again, so Follow may work too
 	return blocks, nil
 }
 
@@ -166,9 +166,9 @@ func (c *chain) tooOld(oldest blocklog.List[Block]) *plan.Error {
 	return e
 }
 
-// A reading identifies a read of a page from the Backend; reads with equal keys share one call. The key includes the
-// cursor of the newest block that clients have seen, because a read that began before that block might lack it.
-type reading struct {
+// A pageKey identifies a read of a page from the Backend; reads with equal keys share one call. It includes the cursor
+// of the newest block that clients have seen, because a read that began before that block might lack it.
+type pageKey struct {
 	q    pageQuery
 	seen string
 }

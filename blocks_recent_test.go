@@ -48,7 +48,7 @@ func startStream(t *testing.T, h *chaingql.Handler, chain *memchain.Chain, b cha
 	synctest.Wait()
 }
 
-func TestRecentBlocksNeedNoBackendCallWhileFollowWorks(t *testing.T) {
+func TestRecentBlocksAreServedWithoutBackendCallWhileFollowWorks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(21, 300)
 		c := &pageCounter{Chain: chainOf(t, blocks[:299])}
@@ -93,7 +93,7 @@ func TestRecentBlocksNeedNoBackendCallWhileFollowWorks(t *testing.T) {
 	})
 }
 
-func TestWindowAnswersForAChainFollowedFromItsFirstBlock(t *testing.T) {
+func TestChainFollowedFromItsFirstBlockIsServedFromTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(22, 30)
 		c := &pageCounter{Chain: memchain.New()}

@@ -217,7 +217,7 @@ func checkPage(t *testing.T, h *chaingql.Handler, args map[string]any, want []ch
 	}
 }
 
-func TestPagingVisitsEveryBlockOnce(t *testing.T) {
+func TestPagingReturnsEveryBlockOnce(t *testing.T) {
 	blocks := randomBlocks(3, 333)
 	h, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{})
 	want := cursorsOf(blocks)
@@ -289,7 +289,7 @@ func TestTooOldCursorErrorOnEmptyChainNamesNoBlock(t *testing.T) {
 	}
 }
 
-func TestPagesOfOneRequestAreIndependent(t *testing.T) {
+func TestPagesOfOneRequestHaveTheirOwnPageInfo(t *testing.T) {
 	chain := chainOf(t, randomBlocks(35, 20))
 	h, _ := newHandler(t, chain, chaingql.Options{})
 	const parts = `{pageInfo{hasNextPage hasPreviousPage}}`

@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestSlowClientsDoNotCountAsRequests(t *testing.T) {
+func TestResponsesBeingReadDoNotCountTowardLimitsRequests(t *testing.T) {
 	for name, sent := range map[string]struct {
 		body   string
 		length int
@@ -103,7 +103,7 @@ func TestOldestIncompleteBodiesAreEndedFirst(t *testing.T) {
 	})
 }
 
-func TestGrowingBodyCountsWithItsCurrentSize(t *testing.T) {
+func TestArrivingBodyCountsWithItsCurrentSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{PendingBodyBytes: 64 << 10}})
 		n := serve(t, h)
@@ -203,7 +203,7 @@ func TestSlowReadersAreDisconnectedIfTheBudgetIsFull(t *testing.T) {
 	})
 }
 
-func TestResponsesOnEventStreamsCountAgainstTheBudget(t *testing.T) {
+func TestEventStreamResponsesCountTowardPendingResponseBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newPagesHandler(t, 2<<20)
 		n := serve(t, h)

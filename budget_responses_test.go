@@ -58,7 +58,7 @@ func fillBudget(
 
 // Responses that are being produced can fill PendingResponseBytes, and cannot be ended to make room. Meanwhile, a
 // subscriber that reads its blocks at once must not be disconnected.
-func TestEventStreamContinuesWhileResponsesFillTheBudget(t *testing.T) {
+func TestEventStreamContinuesWhileResponsesFillTheirBudget(t *testing.T) {
 	limit := fillBudget(t, 1<<20, func(_ *testing.T, _ *network, _ *memchain.Chain, fill func()) { fill() })
 	held := fillBudget(t, limit, func(t *testing.T, n *network, chain *memchain.Chain, fill func()) {
 		ask, err := http.NewRequest("POST", "http://api.example/demo/graphql",

@@ -21,10 +21,10 @@ import (
 // the whole value. So nothing that was read from one chain can reach a reader of the other.
 type chain struct {
 	suffix string // part of the suffix of all cursors: "~" and the epoch; "" if the chain has no epoch
-	id     string // part of the marks in cursors and of the entity tags; no two chains of a process have the same
+	id     string // part of the suffixes of cursors and of the entity tags; no two chains of a process have the same
 	blocks *blocklog.Log[Block]
 
-	reads   xsync.Group[reading, []Block]
+	reads   xsync.Group[pageKey, []Block]
 	lookups xsync.Group[sharedLookup, *Block]
 
 	// down is the start of the current failure or stall; nil if there is none.
@@ -37,7 +37,7 @@ type chain struct {
 // epoch returns the chain's epoch, or "" if it has none; see [Epocher].
 func (c *chain) epoch() string { return strings.TrimPrefix(c.suffix, epochSign) }
 
-// source returns the source of a block's fields in a response. Its cursor has the chain's suffix.
+// source returns the source value from which the fields of a block are resolved. Its cursor has the chain's suffix.
 func (c *chain) source(b *Block) any {
 	if c.suffix == "" {
 		return b
@@ -51,7 +51,7 @@ type suffixedBlock struct {
 	suffix string
 }
 
-// blockOf returns the block of a source.
+// blockOf returns the block in a source value that [chain.source] returned.
 func blockOf(src any) *Block {
 	if b, ok := src.(*Block); ok {
 		return b
@@ -79,7 +79,8 @@ func (p *page) addSuffixes(c *chain) {
 	}
 }
 
-// callOf returns the call that is the source of a field. If graphql-go executes the query, the field has its own.
+// callOf returns the call that is the source value of a field. If graphql-go executes the query, there is none, and
+// callOf returns a new one.
 func callOf(src any) *call {
 	if c, ok := src.(*call); ok {
 		return c
@@ -107,7 +108,7 @@ type chains struct {
 	// for the first chain.
 	open func(c *chain, down time.Time) *blocklog.Log[Block]
 
-	// lost reports that the block stream was interrupted.
+	// lost calls Hooks.SourceFailed because the chain was replaced.
 	lost func(err error, wait time.Duration)
 
 	newest atomic.Pointer[chain]
@@ -175,7 +176,8 @@ func (cs *chains) replace(old *chain) *chain {
 	cs.newest.Store(c)
 	cs.mu.Unlock()
 	_ = old.blocks.Close(done) // its readers end; wait waits for its calls
-	cs.log.Warn("chaingql: chain replaced", slog.String("epoch", c.epoch()), slog.String("previous", old.epoch()))
+	cs.log.Warn("chaingql: chain replaced; all block subscriptions end",
+		slog.String("epoch", c.epoch()), slog.String("previous", old.epoch()))
 	cs.lost(ErrChainReplaced, 0)
 	c.blocks.Start()
 	return c

@@ -22,7 +22,7 @@ func epochChain(t *testing.T, blocks []chaingql.Block) *memchain.Chain {
 	return chain
 }
 
-// withChecksum completes a cursor that ends in a mark without its checksum.
+// withChecksum completes a cursor that ends in reported gaps without their checksum.
 func withChecksum(cursor string) string {
 	if strings.Contains(cursor, "!") {
 		return cursor + chaingql.Checksum(cursor)
@@ -39,7 +39,7 @@ const (
 	streamDocument = `subscription($after:String){blocks(after:$after){chain_order cursor}}`
 )
 
-func TestCursorsHaveTheEpochAndChainOrderHasNot(t *testing.T) {
+func TestCursorsContainTheEpochButChainOrderDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 20)
 		for what, opts := range map[string]chaingql.Options{"window": {}, "Backend": {WindowSize: 1}} {

@@ -141,7 +141,7 @@ func epochOf(t *testing.T, what, hash, cursor string) string {
 	return epoch
 }
 
-func TestNoStreamAndNoPageHasBlocksOfTwoChains(t *testing.T) {
+func TestStreamsAndPagesNeverMixBlocksOfTwoChains(t *testing.T) {
 	for name, backend := range map[string]func(*memchain.Chain) chaingql.Backend{
 		"noticed by calls": func(c *memchain.Chain) chaingql.Backend { return newNoticingBackend(c) },
 		"pages are late":   func(c *memchain.Chain) chaingql.Backend { return forgetfulBackend{c} },

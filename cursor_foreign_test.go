@@ -14,7 +14,7 @@ import (
 
 const invalidCursor = `{"message":"Invalid cursor","extensions":{"code":"BAD_USER_INPUT"}}`
 
-func TestForeignCursorIsRejectedAtAnyPosition(t *testing.T) {
+func TestForeignCursorIsRejectedInsideAndOutsideTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 100)
 		_, chain, n := serveChain(t, chaingql.Options{WindowSize: 16})
@@ -104,7 +104,7 @@ func TestNonASCIICursorFromBlocksIsABackendError(t *testing.T) {
 }
 
 // The cursors from Follow are checked separately from those from Blocks.
-func TestFollowFailsOnNonASCIICursor(t *testing.T) {
+func TestNonASCIICursorFromFollowCountsAsSourceFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(6, 20)
 		chain := chainOf(t, blocks[:10])

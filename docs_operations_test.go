@@ -79,7 +79,7 @@ func directive(t *testing.T, name string) (values []string) {
 	return values
 }
 
-func TestDocumentedUnitIsValid(t *testing.T) {
+func TestDocumentedSystemdUnitIsValid(t *testing.T) {
 	const unit = "examples/operations/chain-api.service"
 	drain := regexp.MustCompile(`(?m)^\s*(?:const )?(?:drain|\w*[lL]ead)\s+= (\d+) \* time.Second`)
 	needed := 0

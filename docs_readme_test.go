@@ -139,7 +139,7 @@ func buildElsewhere(t *testing.T, program string) (binary string) {
 }
 
 // Servers in documents and examples must set all limits, because readers copy them.
-func TestExampleServersSetAllLimits(t *testing.T) {
+func TestExampleHTTPServersSetAllLimits(t *testing.T) {
 	shown := 0
 	check := func(file string, source any) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, source, parser.SkipObjectResolution)
@@ -211,7 +211,7 @@ func isSelector(e ast.Expr, pkg, name string) bool {
 }
 
 // The comparison in docs/benchmarks.md must match the last measured run and include every missed target.
-func TestBenchmarkComparisonMatchesTheResults(t *testing.T) {
+func TestDocumentedBenchmarkComparisonMatchesLastRun(t *testing.T) {
 	shown, _, _ := strings.Cut(read(t, "docs/benchmarks.md"), "\n## ")
 	measured := read(t, "test/bench/RESULTS.md")
 	rows := 0

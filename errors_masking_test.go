@@ -74,7 +74,7 @@ func TestExtensionsOfBackendErrorsNeverReachClients(t *testing.T) {
 							}
 							time.Sleep(time.Second) // otherwise equal errors are logged in one line
 						}
-						if lines := strings.Count(log.String(), "chaingql: internal error"); lines < len(documents) {
+						if lines := strings.Count(log.String(), "chaingql: internal error;"); lines < len(documents) {
 							t.Errorf("the log has %d internal errors, want at least %d: %s", lines, len(documents), log)
 						}
 					})

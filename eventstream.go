@@ -75,14 +75,15 @@ func (h *Handler) serveStream(
 		defer time.AfterFunc(h.lifetime(), func() { s.leaving.Store(true); wake() }).Stop()
 	}
 	share := newConnectionShare(h.responses, func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
-	defer h.responses.free(&share.hold)
+	defer h.responses.free(&share.reservation)
 	why = h.send(w, r, media, s, wakes, cut, share.add)
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// The client received no last event with its position, so the position is logged.
 		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
-		h.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "chaingql: event stream cut", slog.String("project", by.project),
-			slog.String("remote", r.RemoteAddr), slog.String("cursor", sub.cursor()), guard.Error(why))
+		h.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "chaingql: event stream cut, because the client was too slow",
+			slog.String("project", by.project), slog.String("remote", r.RemoteAddr),
+			slog.String("cursor", sub.cursor()), guard.Error(why))
 	case why != nil && !errors.Is(why, gqlsse.ErrNotFlushable):
 		why = fmt.Errorf("%w: %w", gqlws.ErrGone, why)
 	}
@@ -148,8 +149,8 @@ func (s *eventStream) leave(why error) {
 	s.close(why)
 }
 
-// endFor ends the stream with err, for the reason why. If the subscription has already ended by itself, its own ending
-// is used instead.
+// endFor ends the stream: the client receives err, and hooks receive the reason why. If the subscription has already
+// ended by itself, its own ending is used instead.
 func (s *eventStream) endFor(why error, err *plan.Error) (gqlsse.Event, error) {
 	if end := s.pending(); end != nil {
 		return s.end(end)

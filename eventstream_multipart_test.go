@@ -105,7 +105,7 @@ func TestErrorsBeforeAMultipartStreamAreJSONIfTheClientAcceptsIt(t *testing.T) {
 	})
 }
 
-func TestAcceptHeaderSelectsTheStream(t *testing.T) {
+func TestAcceptHeaderSelectsTheStreamProtocol(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, n := serveChain(t, chaingql.Options{})
 		for _, row := range []struct{ client, accept, want string }{

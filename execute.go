@@ -59,8 +59,8 @@ func newPreparations(requests int) preparations {
 	return preparations{semaphore(), lane{semaphore(), xsync.NewGate(share)}, lane{semaphore(), xsync.NewGate(share)}}
 }
 
-// A prepared request has an operation that is ready to run, or errors. It has neither if only a compiled document was
-// looked for and there is none.
+// A prepared request has an operation that is ready to run, or errors. It has neither if the caller wanted only a
+// compiled document and there is none.
 type prepared struct {
 	op    *plan.Bound
 	errs  plan.Errors
@@ -207,21 +207,21 @@ func (h *Handler) execute(
 		}
 	}
 	out := &x.outgoing
-	out.owner, out.budget, out.patience = out, h.responses, stalledAfter
+	out.owner, out.budget, out.minLag = out, h.responses, stalledAfter
 	released := false // if true, x may belong to another request
 	defer func() {    // also if host code panics
 		if !released && out.budget != nil {
-			h.responses.free(&out.hold)
+			h.responses.free(&out.reservation)
 		}
 	}()
 	x.response = x.response[:0]
 	if n := cap(x.body) + cap(x.response); n > freeBytes {
 		out.base = cap(x.body)
-		if !h.responses.add(&out.hold, n, out.patienceFor(n)) {
-			x.response = nil // the buffer has grown for another response, and this response may be small
+		if !h.responses.add(&out.reservation, n, out.minLagFor(n)) {
+			x.response = nil // use a new buffer: this one grew for another response, and the new response may be small
 		}
 	}
-	x.call.host, x.call.path, x.call.op, x.call.lasting = r.Host, gqlhttp.Path(r), op, f.lasting != ""
+	x.call.host, x.call.path, x.call.op, x.call.final = r.Host, gqlhttp.Path(r), op, f.finalTag != ""
 	x.response = h.runFramed(ctx, &x.call, by, x.response, out, codec)
 	work.leave()
 	status := statusData
@@ -237,7 +237,7 @@ func (h *Handler) execute(
 		w.Header()["Cache-Control"] = gqlhttp.NoStore
 	case cacheable:
 		h.recheck(&f, op, media, by.project)
-		f.keep(w.Header(), x.call.lasting, x.call.stored)
+		f.keep(w.Header(), x.call.final, x.call.stored)
 	}
 	// The client may be slow: keep only the response.
 	x.forget()
@@ -294,7 +294,7 @@ func (h *Handler) respond(
 	return err
 }
 
-// forget drops everything except the response and buffers of moderate size.
+// forget drops everything in x except the response and buffers of moderate size.
 func (x *requestState) forget() {
 	x.call = call{}
 	x.bound.Release()

@@ -133,7 +133,7 @@ func TestCompiledQueriesDoNotWaitForCompilations(t *testing.T) {
 
 // A document that is cached only by its fingerprint must be compiled before it is available by its hash. It waits for
 // other compilations; known queries do not.
-func TestPersistedDocumentWithAKnownFingerprintIsCompiledFirst(t *testing.T) {
+func TestDocumentIsCompiledBeforeItIsPersisted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, release := heldPreparation(t, 100)
 		document := func(last int) string { return fmt.Sprintf(`{blockchain{blocks(last:%d){edges{node{id}}}}}`, last) }

@@ -27,7 +27,7 @@ func (h *Handler) Retained() (count, bytes int) {
 	return h.subscriptionQuota.count, h.subscriptionQuota.bytes
 }
 
-// Checksum returns the checksum of a mark.
+// Checksum returns the checksum at the end of a cursor with reported gaps.
 func Checksum(text string) string { return sumOf(text) }
 
 // ShareGroups returns the number of evaluations per new block.

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// linesPerSecond is the maximum number of log lines per second for equal failures. One more line then stands for
-	// all others.
+	// linesPerSecond is the maximum number of log lines per second for equal failures. One more line then counts all
+	// others.
 	linesPerSecond = 3
 
-	// maxFailureKinds is the maximum number of different failures that are told apart within a second, and
-	// maxRequestFailures within a request. All others count as equal.
+	// maxFailureKinds is the maximum number of different failures that are distinguished within a second, and
+	// maxRequestFailures the maximum within a request. All others count as equal.
 	maxFailureKinds    = 16
 	maxRequestFailures = 8
 
@@ -29,8 +29,9 @@ const (
 	maxFailureKey = 200
 )
 
-// A failureLog logs failures of the host's code. A database that is down fails every request, so it limits the lines
-// for equal failures. A failure without its own line has the id of the line that stands for it.
+// A failureLog logs failures of the host's code. Because a database that is down makes every request fail, the
+// failureLog limits the lines for equal failures. A failure without a line of its own has the id of the line that
+// counts it.
 type failureLog struct {
 	log *slog.Logger
 
@@ -43,11 +44,11 @@ type failureLog struct {
 type failureKind struct {
 	ends  time.Time
 	lines int
-	held  *failureLine // stands for the failures beyond linesPerSecond; nil if there are none
+	held  *failureLine // counts the failures beyond linesPerSecond; nil if there are none
 	timer *time.Timer  // writes held
 }
 
-// A failureLine is a log line that stands for one or more equal failures. failureLog.mu guards the counts.
+// A failureLine is a log line for one or more equal failures. failureLog.mu guards the counts.
 type failureLine struct {
 	message    string
 	id         string // what the clients received; empty if none did
@@ -173,7 +174,7 @@ func (r *failureReport) line(ctx context.Context, err error) *failureLine {
 		r.log.again(r.lines[i])
 		return r.lines[i]
 	}
-	line := r.log.open(ctx, "chaingql: internal error", newFailureID(), err)
+	line := r.log.open(ctx, "chaingql: internal error; the client received only its id", newFailureID(), err)
 	r.keys, r.lines = append(r.keys, key), append(r.lines, line)
 	return line
 }
@@ -194,8 +195,8 @@ func (l *failureLog) report(ctx context.Context, message string, err error, attr
 	}
 }
 
-// failureKey returns a text that is the same for equal failures: the error without words that contain digits, because
-// these may be addresses, numbers or times, and for a panic the place in the code.
+// failureKey returns a text that is the same for equal failures. It is the error without words that contain digits,
+// because these may be addresses, numbers or times. For a panic, it also has the place in the code.
 func failureKey(err error) string {
 	text := ""
 	_ = guard.Run(func() { text = err.Error() })

@@ -128,7 +128,7 @@ func TestEqualFailuresOfManyRequestsAreLoggedInAFewLines(t *testing.T) {
 }
 
 // A Backend whose errors all differ must not fill the log either.
-func TestManyDifferentErrorsAreLimited(t *testing.T) {
+func TestLogLinesForManyDifferentErrorsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		b := newBrokenHandler(t, func(chaingql.Address) error {

@@ -41,7 +41,7 @@ type Handler struct {
 	plans                *plan.Cache
 	chains               *chains
 	sockets              *gqlws.Server
-	requests             *xsync.Gate // requests in progress, from the body to the response
+	requests             *xsync.Gate // HTTP requests in progress, from the body to the response
 	slots                *xsync.Gate // the slots of Limits.Requests
 	bodies, responses    *budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
@@ -50,7 +50,7 @@ type Handler struct {
 	trusted              trusted
 	events               events
 	failures             failureLog
-	draftStatuses        bool      // see the constant
+	draftStatuses        bool      // the constant of the same name; tests change it
 	states               sync.Pool // of *requestState
 	preparing            preparations
 	backendCheck         *backendCheck
@@ -91,7 +91,7 @@ func New(b Backend, opts *Options) *Handler {
 	}
 	l := &h.opts.Limits
 	if files := fileLimit(); l.Connections > 0 && files < uint64(l.Connections)+fileReserve(files) {
-		h.opts.Logger.Warn("chaingql: the file limit is too small for Limits.Connections",
+		h.opts.Logger.Warn("chaingql: the file limit is too small for Limits.Connections; connections will be refused",
 			slog.Uint64("files", files), slog.Int("connections", l.Connections))
 	}
 	h.failures.log = h.opts.Logger

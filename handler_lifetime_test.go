@@ -95,7 +95,7 @@ func TestNewWarnsIfTheFileLimitIsTooSmall(t *testing.T) {
 // asFewFiles is an environment variable. If it is set, the test runs in a process with a small file limit.
 const asFewFiles = "CHAINGQL_TEST_FEW_FILES"
 
-func TestConnectionsLeaveFilesForTheBackend(t *testing.T) {
+func TestConnectionsAreRefusedWhenFewFilesAreLeft(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Log("Windows has no file limit")
 		return

@@ -83,7 +83,7 @@ func TestSlowReaderReceivesWholeResponse(t *testing.T) {
 }
 
 // A client that reads at 8 KiB per second would need twice the time that a response of this size may take.
-func TestReaderBelowTheLeastRateIsDisconnected(t *testing.T) {
+func TestClientBelowTheMinimumReadRateIsDisconnected(t *testing.T) {
 	overSlowConnections(t, func(t *testing.T, _ *chaingql.Handler, body io.ReadCloser, size int) {
 		start := time.Now()
 		received, _ := readAt(body, 8<<10)
@@ -95,7 +95,7 @@ func TestReaderBelowTheLeastRateIsDisconnected(t *testing.T) {
 	})
 }
 
-func TestReaderThatStopsIsDisconnectedAfterWriteTimeout(t *testing.T) {
+func TestClientThatStopsReadingIsDisconnectedAfterWriteTimeout(t *testing.T) {
 	overSlowConnections(t, func(t *testing.T, h *chaingql.Handler, body io.ReadCloser, size int) {
 		for range 50 {
 			if _, err := io.ReadFull(body, make([]byte, 4000)); err != nil {

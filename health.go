@@ -49,10 +49,10 @@ type Health struct {
 	// has paused or the source is late.
 	BlockInterval time.Duration
 
-	// BackendErr is the error of the last call that Health made, or nil if the call succeeded.
+	// BackendErr is the error of the last Backend call that Health made, or nil if the call succeeded.
 	BackendErr error
 
-	// BackendChecked is the time at which that call ended.
+	// BackendChecked is the time at which the last Backend call of Health ended.
 	BackendChecked time.Time
 }
 
@@ -64,7 +64,7 @@ func (h *Handler) Health(ctx context.Context) Health {
 	blocks.Start()
 	checked, backendErr := h.backendCheck.result(ctx)
 	source, w := blocks.State(), blocks.Window()
-	_, interval := newest(w, head{workchain: masterchain, balance: true})
+	_, interval := newest(w, dependency{workchain: masterchain, balance: true})
 	s := Health{
 		SourceLive: source.Live, SourceSince: source.Since, SourceErr: source.Err,
 		BlockArrived: w.Arrived, BlockInterval: interval,
@@ -222,8 +222,9 @@ func (c *backendCheck) check(ctx context.Context) {
 	c.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		c.log.WarnContext(ctx, "chaingql: backend check failed", guard.Error(err), guard.Stack(err))
+		c.log.WarnContext(ctx, "chaingql: backend check failed; the instance is not ready",
+			guard.Error(err), guard.Stack(err))
 	case err == nil && before != nil:
-		c.log.InfoContext(ctx, "chaingql: backend check succeeded")
+		c.log.InfoContext(ctx, "chaingql: backend check succeeded after a failure")
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // A database that refuses connections, and one that answers too late, must look the same to clients.
-func TestOutageIsServiceUnavailable(t *testing.T) {
+func TestBackendOutageIsReportedAsServiceUnavailable(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"refused": 0, "timeout": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -200,7 +200,7 @@ func TestQuietChainStaysReady(t *testing.T) {
 }
 
 // A connection that was cut without a reset keeps Follow waiting. The calls of the Backend show the outage.
-func TestFrozenSourceIsNotReady(t *testing.T) {
+func TestInstanceWithFrozenSourceIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreakable()
 		b.grow(t, 3)

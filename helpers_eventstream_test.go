@@ -62,8 +62,9 @@ func listen(t *testing.T, res *http.Response, leave context.CancelFunc) *events 
 	return e
 }
 
-// marks matches the marks in cursors of STREAM_GAP errors. The expect methods remove them before they compare.
-var marks = regexp.MustCompile(`![0-9a-z]+\.[0-9a-z]{15}`)
+// reportedGaps matches the reported gaps in cursors of STREAM_GAP errors. The expect methods remove them before they
+// compare.
+var reportedGaps = regexp.MustCompile(`![0-9a-z]+\.[0-9a-z]{15}`)
 
 // expect waits until the bubble is idle and compares the lines received since the last call.
 func (e *events) expect(what string, want ...string) {
@@ -82,7 +83,7 @@ func (e *events) expect(what string, want ...string) {
 		}
 		break
 	}
-	equal(e.t, what, marks.ReplaceAllString(strings.Join(got, "\n"), ""), strings.Join(want, "\n"))
+	equal(e.t, what, reportedGaps.ReplaceAllString(strings.Join(got, "\n"), ""), strings.Join(want, "\n"))
 }
 
 // streamEnd returns the lines of a stream that ends with an error.

@@ -101,12 +101,12 @@ func (s *socket) receive() []string {
 	}
 }
 
-// expect compares the received frames, without cursor marks, with want.
+// expect compares the received frames, without the reported gaps in cursors, with want.
 func (s *socket) expect(what string, want ...string) {
 	s.t.Helper()
 	got := s.receive()
 	for i := range got {
-		got[i] = marks.ReplaceAllString(got[i], "")
+		got[i] = reportedGaps.ReplaceAllString(got[i], "")
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) || len(got) != len(want) {
 		s.t.Errorf("%s: received\n%s\nwant\n%s", what, lines(got), lines(want))

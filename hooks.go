@@ -28,9 +28,9 @@ type Hooks struct {
 	OperationFinished func(ctx context.Context, op Operation, o Outcome)
 
 	// ReadStarted is called before the Backend's Blocks is called for a query. Other queries may share that call of
-	// Blocks. ctx is the context of the shared call, and asker is the context of the query that started it. ReadStarted
-	// returns the context for Blocks; nil means ctx. The returned context may add a span to ctx, but no other values
-	// of asker, because the result is also for other queries.
+	// Blocks. ctx is the context of the shared call, and asker is the context of the query that started the call.
+	// ReadStarted returns the context for Blocks; nil means ctx. The returned context may add a span to ctx, but no
+	// other values of asker, because the result is also for other queries.
 	ReadStarted func(ctx, asker context.Context) context.Context
 
 	// SocketOpened is called after a WebSocket handshake. ctx has the values of the request's context.

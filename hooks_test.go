@@ -288,7 +288,7 @@ func TestDebugLogContainsTheEventsOfHooks(t *testing.T) {
 			`msg="chaingql: operation finished" type=subscription operation=Mine transport=graphql-ws project=demo ` +
 				`duration_ms=0 failed=false reason=client blocks=0`,
 			`msg="chaingql: socket closed" protocol=graphql-ws project=demo`,
-			`msg="chaingql: limit hit" limit=DocumentBytes`,
+			`msg="chaingql: limit hit; a request was refused or a connection ended" limit=DocumentBytes`,
 		} {
 			if !strings.Contains(log.String(), line) {
 				t.Errorf("the log lacks %s:\n%s", line, log)

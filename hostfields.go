@@ -89,7 +89,8 @@ type SubscriptionField struct {
 // [Limits].BackendCalls bounds the sum of all Calls in a query, and [Limits].QueryBlocks the sum of all Blocks. A query
 // that exceeds one of them does not run and is refused with LIMIT_EXCEEDED. Negative numbers count as zero.
 type Cost struct {
-	// Calls is the number of calls to the host's data source, such as a database. Each alias of the field counts again.
+	// Calls is the number of calls to the host's data source, such as a database. If a query selects the field under
+	// several aliases, each of them counts.
 	Calls int
 	// Blocks is the number of blocks, or of other items of that size.
 	Blocks int

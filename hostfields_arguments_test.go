@@ -80,7 +80,7 @@ func TestArgumentsOfHostFieldsAreAllocatedOncePerRequest(t *testing.T) {
 }
 
 // Without a limit, the variables of one body could have 40,000 objects and keep 28 MB while a query runs.
-func TestValuesInHostArgumentsAreLimited(t *testing.T) {
+func TestNumberOfValuesInHostArgumentsIsLimited(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), filteredFields(func(map[string]any) {}))
 	list := `{"and":[` + strings.Repeat(`{"and":[`+strings.Repeat("{},", 99)+"{}]},", 99) + "{}]}"
 	request := `{"query":"query($f:TransferFilter){count(filter:$f)}","variables":{"f":` + list + `}}`

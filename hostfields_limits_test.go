@@ -58,7 +58,7 @@ func TestSlowHostFieldTimesOutOnEveryTransport(t *testing.T) {
 }
 
 // LimitHit is called once per timeout, no matter how many nested fields fail because of it.
-func TestTimeoutIsReportedOnceForNestedHostFields(t *testing.T) {
+func TestTimeoutOfNestedHostFieldsIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hookRecorder{}
 		item := newObject("Item", graphql.Fields{"stuck": blockingField(nil)})

@@ -180,7 +180,7 @@ func TestSubscriptionFieldsAreCopied(t *testing.T) {
 	})
 }
 
-func TestUnsentHostEventsCountAsSubscriptionBytes(t *testing.T) {
+func TestUnsentHostEventsCountTowardSubscriptionBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// An eighth is reserved for blocks. The rest is enough for six subscriptions with a waiting response and two
 		// without.

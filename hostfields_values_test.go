@@ -258,7 +258,7 @@ func compare(t *testing.T, h *chaingql.Handler, document string, variables map[s
 
 // Documents that differ only in literals share a compiled plan. A resolver must still receive the AST of its own
 // document.
-func TestResolverSeesTheLiteralsOfItsOwnDocument(t *testing.T) {
+func TestResolverReceivesTheASTOfItsOwnDocument(t *testing.T) {
 	own := &graphql.Field{Type: graphql.String, Args: graphql.FieldConfigArgument{"id": {Type: graphql.String}},
 		Resolve: func(p graphql.ResolveParams) (any, error) {
 			return p.Info.FieldASTs[0].Arguments[0].Value.GetValue(), nil

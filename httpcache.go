@@ -14,8 +14,9 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// A head is the part of the chain on which a value depends: the newest block of one workchain, or of all workchains.
-type head struct {
+// A dependency is the part of the chain on which a value in a response depends: the newest block of one workchain, or
+// of all workchains.
+type dependency struct {
 	workchain int32
 	all       bool // all workchains
 	balance   bool // if the workchain has no blocks, the value depends on all workchains
@@ -24,19 +25,19 @@ type head struct {
 }
 
 var (
-	// ofTheChain is for balances, which change only with a block of the masterchain.
-	ofTheChain = func(plan.Args) any { return head{workchain: masterchain, balance: true} }
-	// ofNothing is for values that do not depend on the chain.
-	ofNothing = func(plan.Args) any { return nil }
-	// ofAllBlocks is for values that any block may change.
-	ofAllBlocks = func(plan.Args) any { return head{all: true, blocks: true} }
+	// onMasterchain is the dependency of balances, which change only with a block of the masterchain.
+	onMasterchain = func(plan.Args) any { return dependency{workchain: masterchain, balance: true} }
+	// onNothing is the dependency of values that do not depend on the chain.
+	onNothing = func(plan.Args) any { return nil }
+	// onAllBlocks is the dependency of values that any block may change.
+	onAllBlocks = func(plan.Args) any { return dependency{all: true, blocks: true} }
 )
 
-// ofItsBlocks returns the head that a page depends on. If the chain has an epoch, a page between cursors without it, or
+// onPage returns the dependency of a page of blocks. If the chain has an epoch, a page between cursors without it, or
 // between numbers, is never final, because a cache would keep the page after the chain was replaced.
-func (r *resolvers) ofItsBlocks(args plan.Args) any {
+func (r *resolvers) onPage(args plan.Args) any {
 	bounded := args[argAfter] != nil || args[argBefore] != nil || args[argMasterRange] != nil
-	on := head{all: true, blocks: true, page: bounded}
+	on := dependency{all: true, blocks: true, page: bounded}
 	if suffix := r.chains.current().suffix; suffix != "" {
 		on.page = bounded && args[argMasterRange] == nil
 		for _, arg := range []int{argAfter, argBefore} {
@@ -50,7 +51,7 @@ func (r *resolvers) ofItsBlocks(args plan.Args) any {
 	return on
 }
 
-// settling is the minimum age, relative to the newest block, of the blocks in a final page. Until then, the source may
+// settling is the minimum age of the blocks in a final page, relative to the newest block. Until then, the source may
 // still deliver a block that it skipped.
 const settling = time.Minute
 
@@ -85,16 +86,16 @@ func (c *chain) final(q *pageQuery, blocks *blocklog.List[Block], more bool, w b
 // A freshness contains the cache headers that a response to GET or QUERY may have.
 type freshness struct {
 	public bool // shared caches may store the response
-	// lasting is the entity tag of the response if the response is final. passing is its entity tag if the response is
-	// valid until the next block arrives or a gap is found. "" means that there is no such tag. A page that is not
-	// final has a tag only if it was read from the window.
-	lasting, passing string
-	age              time.Duration // how long a response with the tag passing may be cached
-	maxAge           time.Duration // Options.MaxCacheAge; 0 if not set
-	reached          string        // the window's Reached when the tags were computed
-	gaps             uint64        // the window's Gaps when the tags were computed
-	static           bool          // the response depends on nothing but the service itself
-	chain            *chain        // the chain on which the tags depend
+	// finalTag is the entity tag of the response if no later block can change the response. currentTag is its entity
+	// tag if the response is valid until the next block arrives or a gap is found. "" means that there is no such tag.
+	// A page that is not final has a tag only if it was read from the window.
+	finalTag, currentTag string
+	age                  time.Duration // how long a response with currentTag may be cached
+	maxAge               time.Duration // Options.MaxCacheAge; 0 if not set
+	reached              string        // the window's Reached when the tags were computed
+	gaps                 uint64        // the window's Gaps when the tags were computed
+	static               bool          // the response depends on nothing but the service itself
+	chain                *chain        // the chain on which the tags depend
 }
 
 // fresh returns the freshness of an operation. It is called before the operation runs, so the data that the operation
@@ -107,16 +108,16 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	}
 	mayLast := true
 	var heads strings.Builder
-	var known head
+	var known dependency
 	blocks := false
 	for what := range op.Depends() {
-		on, ok := what.(head)
+		on, ok := what.(dependency)
 		if !ok {
 			return freshness{chain: c} // anything may have changed
 		}
 		mayLast, blocks = mayLast && on.page, blocks || on.blocks
 		if on.page = false; !f.static && on == known {
-			continue // many accounts have the same head
+			continue // many accounts have the same dependency
 		}
 		known = on
 		cursor, pace := newest(w, on)
@@ -130,35 +131,35 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	sum := sha256.Sum256(op.Identity([]byte(h.edition + media + c.suffix + " ")))
 	identity := hex.EncodeToString(sum[:16])
 	if mayLast {
-		f.lasting = `"` + identity + `"`
+		f.finalTag = `"` + identity + `"`
 	}
 	if blocks { // a repaired gap changes them; each process counts its own gaps
 		fmt.Fprint(&heads, c.id, " ", w.Gaps)
 	}
 	if w.Live && !f.static {
 		sum := sha256.Sum256([]byte(heads.String()))
-		f.passing = `"` + identity + "-" + hex.EncodeToString(sum[:8]) + `"`
+		f.currentTag = `"` + identity + "-" + hex.EncodeToString(sum[:8]) + `"`
 	}
 	return f
 }
 
-// recheck drops the passing tag if a block that the response depends on arrived while the response was produced. The
-// response may be from before or after that block, but a tag must identify one response. The lasting tag is not
-// affected.
+// recheck drops currentTag if a block that the response depends on arrived while the response was produced. The
+// response may be from before or after that block, but a tag must identify one response. finalTag is not affected.
 func (h *Handler) recheck(f *freshness, op *plan.Bound, media, project string) {
 	c := h.chains.current()
 	if w := c.blocks.Window(); c == f.chain && w.Reached == f.reached && w.Gaps == f.gaps {
 		return
 	}
-	if now := h.fresh(op, media, project); now.passing != f.passing {
-		f.passing = ""
+	if now := h.fresh(op, media, project); now.currentTag != f.currentTag {
+		f.currentTag = ""
 	}
 }
 
-// newest returns the cursor of the newest block in the window that belongs to a head, and the average interval between
-// such blocks. The longest interval is not counted, because the chain may have stopped during it. If the window has no
-// such block, newest returns the start of the window, which changes before a block can arrive and leave the window.
-func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duration) {
+// newest returns the cursor of the newest block in the window that belongs to a dependency, and the average interval
+// between such blocks. The longest interval is not counted, because the chain may have stopped during it. If the window
+// has no such block, newest returns the start of the window instead of a cursor: it changes before a block can arrive
+// and leave the window again.
+func newest(w blocklog.Window[Block], on dependency) (cursor string, pace time.Duration) {
 	var f blocklog.Filter
 	if !on.all {
 		f = blocklog.Filter{ByWorkchain: true, Workchain: on.workchain}
@@ -176,31 +177,32 @@ func newest(w blocklog.Window[Block], on head) (cursor string, pace time.Duratio
 		span := last.Time.Sub(blocks.At(begin).Time) - longest
 		return string(last.Cursor), span / time.Duration(max(end-begin-2, 1))
 	case on.balance: // the chain may have no masterchain
-		return newest(w, head{all: true})
+		return newest(w, dependency{all: true})
 	}
 	return "after " + w.After, 0
 }
 
-// known reports whether the client or a proxy already has the response. final reports whether that response is final.
-// With a cap, a final response is sent again when it has expired, because the host may want to recall it.
+// known reports whether the client or a proxy already has the response. final reports whether no later block can change
+// it. If Options.MaxCacheAge is set, an expired response is sent again even if it is final, because the host may want
+// to recall it.
 func (f *freshness) known(header http.Header) (final, known bool) {
-	final = (f.maxAge == 0 || f.static) && gqlhttp.Matches(header, f.lasting)
-	return final, final || gqlhttp.Matches(header, f.passing)
+	final = (f.maxAge == 0 || f.static) && gqlhttp.Matches(header, f.finalTag)
+	return final, final || gqlhttp.Matches(header, f.currentTag)
 }
 
 // keep sets the cache headers of a response without errors. If the host has set Cache-Control, keep sets only the tag.
 // A response with blocks that were read from the Backend has no tag, because the Handler would not notice if these
 // blocks changed.
 func (f *freshness) keep(header http.Header, final, stored bool) {
-	tag, how, age := f.passing, "no-cache", f.age
-	if final = final && f.lasting != ""; f.maxAge > 0 && (final || age > f.maxAge) {
+	tag, how, age := f.currentTag, "no-cache", f.age
+	if final = final && f.finalTag != ""; f.maxAge > 0 && (final || age > f.maxAge) {
 		age = f.maxAge
 	}
 	switch {
 	case f.static:
-		tag = f.lasting
+		tag = f.finalTag
 	case final && f.maxAge == 0:
-		tag, how = f.lasting, "max-age=31536000, immutable"
+		tag, how = f.finalTag, "max-age=31536000, immutable"
 	case (final || tag != "") && age >= time.Second:
 		how = "max-age=" + strconv.Itoa(int(age.Seconds()))
 	}

@@ -124,7 +124,7 @@ func TestETagDependsOnEachRequestedWorkchain(t *testing.T) {
 }
 
 // The window has no block of the requested workchain, so the page is read from the Backend.
-func TestPageOutsideTheWindowHasNoETag(t *testing.T) {
+func TestPageReadFromTheBackendHasNoETag(t *testing.T) {
 	const document = `{blockchain{blocks(workchain:7,last:1){edges{cursor}}}}`
 	watched(t, chaingql.Options{WindowSize: 4}, minute(20), func(h *chaingql.Handler, c *memchain.Chain) {
 		w := get(h, document)
@@ -145,7 +145,7 @@ func TestCacheControlSetByTheHostIsKept(t *testing.T) {
 }
 
 // Tools send the same introspection query again and again. Variables do not change that it depends only on the schema.
-func TestIntrospectionIsNotSentAgain(t *testing.T) {
+func TestUnchangedIntrospectionReceivesStatus304(t *testing.T) {
 	text, err := os.ReadFile("internal/plan/testdata/introspection.graphql")
 	equal(t, "error of reading the query", err, nil)
 	const partial = `query($old:Boolean=true){__type(name:"Query"){

@@ -44,7 +44,7 @@ func TestQUERYWithAMatchingETagReceivesStatus304(t *testing.T) {
 	})
 }
 
-func TestAcceptQuerySaysThatQUERYTakesJSON(t *testing.T) {
+func TestAcceptQueryHeaderNamesJSON(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	for _, row := range []struct {
 		method, contentType, accepted string

@@ -74,8 +74,8 @@ type Limits struct {
 
 	// Connections is the maximum number of open sockets. It is also, separately, the maximum number of open event
 	// streams. Further connections are refused with status 503. The process must be allowed to open more files
-	// (RLIMIT_NOFILE): otherwise New logs a warning, and connections are refused while fewer than 64 files, or a
-	// quarter of the limit, are left. Default: 10,000.
+	// (RLIMIT_NOFILE): otherwise New logs a warning. Connections are refused while fewer than 64 files, or a quarter of
+	// RLIMIT_NOFILE if that is less, are left. Default: 10,000.
 	Connections int
 
 	// IDBytes is the maximum size of an operation's id in a message on a socket, including JSON escapes. Default: 128
@@ -122,8 +122,8 @@ type Limits struct {
 
 	// Requests is the maximum number of queries that run at the same time over HTTP and on sockets. Authorizer calls
 	// for HTTP requests are counted too. Requests whose body is still arriving and responses that wait for their client
-	// are not counted. Requests whose documents must be compiled leave a quarter of the limit to other requests. Beyond
-	// the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 1,024.
+	// are not counted. A quarter of the limit is reserved for requests whose documents are already compiled. Beyond the
+	// limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body
@@ -132,7 +132,7 @@ type Limits struct {
 
 	// PendingResponseBytes is the maximum memory of responses that are being produced or wait for their client, over
 	// HTTP, on event streams and on sockets. Long messages on sockets that have arrived only in part are counted too.
-	// Responses of more than 64 KiB leave an eighth of the memory to smaller ones.
+	// An eighth of the memory is reserved for responses of at most 64 KiB.
 	//
 	// If a new response does not fit, clients that receive less than 256 KiB per second are cut, beginning with those
 	// that are furthest behind that rate. A response on a socket or an event stream cuts them at once. A response over

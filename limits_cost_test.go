@@ -42,7 +42,7 @@ const twoAccounts = `{blockchain{
 	b:account(address:"0:%064x"){info{balance d:balance(format:DEC)}}
 }}`
 
-func TestCostIsComputedBeforeExecution(t *testing.T) {
+func TestQueryAboveCostLimitIsRefusedBeforeExecution(t *testing.T) {
 	const page = `query($n:Int){blockchain{blocks(last:$n){__typename}}}`
 	zero := `{blockchain{account(address:"0:` + strings.Repeat("00", 32) + `"){info`
 	for _, c := range []struct {
@@ -132,7 +132,7 @@ func TestBackendCallsDoNotExceedTheComputedCost(t *testing.T) {
 	})
 }
 
-func TestSubscriptionHasNoCost(t *testing.T) {
+func TestSubscriptionIsNotLimitedByQueryCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := chaingql.Limits{BackendCalls: 1, QueryBlocks: 1}
 		_, chain, n := serveChain(t, chaingql.Options{ShowCost: true, Limits: limits})

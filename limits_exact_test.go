@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestRequestsOfExactlyTheLimitAreServed(t *testing.T) {
+func TestRequestsExactlyAtALimitAreServed(t *testing.T) {
 	const limit = 1000
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{BodyBytes: limit}})
 	const asked = `{"query":"{__typename}"}`
@@ -65,7 +65,7 @@ func TestContentLengthIsExact(t *testing.T) {
 	}
 }
 
-func TestSubscriptionsOfExactlyTheLimitAreServed(t *testing.T) {
+func TestSubscriptionsExactlyAtALimitAreServed(t *testing.T) {
 	subscribe := func(limits chaingql.Limits, document string, variables any) (h *chaingql.Handler, err error) {
 		h, _ = newHandler(t, memchain.New(), chaingql.Options{Limits: limits})
 		given, _ := variables.(map[string]any)
@@ -102,7 +102,7 @@ func TestSubscriptionsOfExactlyTheLimitAreServed(t *testing.T) {
 	}
 }
 
-func TestTraceContextOfExactlyTheLimitIsAccepted(t *testing.T) {
+func TestTraceContextExactlyAtTheLimitIsAccepted(t *testing.T) {
 	for size, want := range map[int]int{1024: 1024, 1025: 0} {
 		var got chaingql.Trace
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Hooks: chaingql.Hooks{
@@ -117,7 +117,7 @@ func TestTraceContextOfExactlyTheLimitIsAccepted(t *testing.T) {
 }
 
 // A query shares a call only if the call has run for less than half of BackendTimeout.
-func TestBackendCallIsSharedForHalfOfBackendTimeout(t *testing.T) {
+func TestQueryJoinsOnlyBackendCallsYoungerThanHalfOfBackendTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Chain: chainOf(t, randomBlocks(26, 3))}
 		h, _ := newHandler(t, g, chaingql.Options{Limits: chaingql.Limits{BackendTimeout: 4 * time.Second}})

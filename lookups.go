@@ -31,7 +31,8 @@ const (
 	byTime
 )
 
-// A sharedLookup identifies a Backend call; lookups with equal keys share it. For seen, see [reading].
+// A sharedLookup identifies a Backend call; lookups with equal keys share it. seen is the cursor of the newest block
+// that clients have seen, as in [pageKey].
 type sharedLookup struct {
 	lookup
 	seen string
@@ -76,8 +77,8 @@ func (l *lookup) within(w *blocklog.Window[Block], indexed bool) *Block {
 }
 
 // find returns the block that l identifies, or nil if there is none. It searches the window before it calls the
-// Backend. If the block exists, it is after the given cursor, so if the window begins there or earlier, no call is
-// needed to know that it does not exist.
+// Backend. The caller knows that the block, if it exists, is after the given cursor. So if the window begins at that
+// cursor or before it, find needs no call.
 func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (*Block, error) {
 	ch := r.chainOf(c)
 	w := ch.blocks.Window()
@@ -157,16 +158,16 @@ func (l blockList) At(i int) any { return l[i] }
 // found returns a block as the value of a field. A response without the block is not final.
 func (c *call) found(b *Block, err error) (any, error) {
 	if b == nil {
-		c.passing()
+		c.notFinal()
 		return nil, err
 	}
 	return b, nil
 }
 
-// passing records that a later block can change the response.
-func (c *call) passing() {
+// notFinal records that a later block can change the response.
+func (c *call) notFinal() {
 	if c != nil {
-		c.lasting = false
+		c.final = false
 	}
 }
 
@@ -222,11 +223,11 @@ func parseHash(s string) (h Hash, err error) {
 
 func lookupCost(plan.Args) plan.Cost { return plan.Cost{Calls: 1, Blocks: 1} }
 
-// ofItsNumber is like ofOneBlock, for a block that is found by number. If the chain has an epoch, the block is never
-// final, because another chain has another block with this number.
-func (r *resolvers) ofItsNumber(plan.Args) any {
-	return head{all: true, blocks: true, page: r.chains.current().suffix == ""}
+// onBlockNumber is like onBlock, but for a block that is found by its number. If the chain has an epoch, the block is
+// never final, because another chain has another block with this number.
+func (r *resolvers) onBlockNumber(plan.Args) any {
+	return dependency{all: true, blocks: true, page: r.chains.current().suffix == ""}
 }
 
-// ofOneBlock returns the head that a single block depends on: nothing once it is found, and otherwise all blocks.
-func ofOneBlock(plan.Args) any { return head{all: true, blocks: true, page: true} }
+// onBlock returns the dependency of a single block: nothing once it is found, and otherwise all blocks.
+func onBlock(plan.Args) any { return dependency{all: true, blocks: true, page: true} }

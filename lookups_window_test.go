@@ -86,7 +86,7 @@ func TestBlocksOutsideTheWindowAreErrorsIfTheBackendCannotFindThem(t *testing.T)
 	})
 }
 
-func TestOldHashInLongWindowIsLeftToTheIndex(t *testing.T) {
+func TestOldBlockOfLongWindowIsFoundByTheHashIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := backendtest.Chain(6000, 1)
 		chain := chainOf(t, blocks[:1])
@@ -163,7 +163,7 @@ func TestInvalidLookupArgumentsAreFieldErrors(t *testing.T) {
 	}
 }
 
-func TestLookupsArePricedByTheirBackendCalls(t *testing.T) {
+func TestLookupCostIsItsMaximumNumberOfBackendCalls(t *testing.T) {
 	chain := referenceChain(t)
 	byTime, _ := newHandler(t, chain, chaingql.Options{ShowCost: true})
 	byNumber, _ := newHandler(t, withNumbers(chain), chaingql.Options{ShowCost: true})
@@ -194,7 +194,7 @@ func TestLookupsArePricedByTheirBackendCalls(t *testing.T) {
 	equal(t, "two searches", parse(t, query(byNumber, two, nil)).code(), "LIMIT_EXCEEDED")
 }
 
-func TestFoundBlocksAreCachedForEverAndMissingOnesAreNot(t *testing.T) {
+func TestFoundBlockIsImmutableAndMissingBlockIsNot(t *testing.T) {
 	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, c *callCounter, next func()) {
 		blocks := minute(100)
 		newest, old := blocks[60], blocks[10]
@@ -238,7 +238,7 @@ func TestFoundBlocksAreCachedForEverAndMissingOnesAreNot(t *testing.T) {
 	})
 }
 
-func TestOldRangeOfMasterchainBlocksIsCachedForEver(t *testing.T) {
+func TestPageOfOldMasterchainRangeIsImmutable(t *testing.T) {
 	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, c *callCounter, next func()) {
 		for range 39 {
 			next()

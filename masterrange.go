@@ -18,9 +18,10 @@ const wholeShard = 1 << 63
 // rangeCalls is the maximum number of Backend calls to find the blocks that delimit a range of numbers.
 const rangeCalls = 3
 
-// narrow limits q to the blocks of a range of masterchain blocks, which is a BlockchainMasterSeqNoFilter. They begin
-// after masterchain block start-1 and end with masterchain block end-1. last is this block if the page may include it;
-// q excludes it. empty reports that the range has no blocks.
+// narrow limits q to a range of masterchain blocks and the shard blocks that they commit. filter is the range as a
+// BlockchainMasterSeqNoFilter: it begins after masterchain block start-1 and ends with masterchain block end-1. q then
+// selects the blocks before the latter; last is the latter if the page may include it. empty reports that the range has
+// no blocks.
 func (r *resolvers) narrow(
 	ctx context.Context, c *call, q *pageQuery, filter any,
 ) (last *Block, empty bool, err error) {
@@ -79,7 +80,7 @@ func (r *resolvers) master(ctx context.Context, c *call, number int64) (*Block, 
 	return nil, r.chainOf(c).tooOld(oldest)
 }
 
-// with returns a list with one more block.
+// with returns a copy of blocks to which last is appended.
 func with(blocks blocklog.List[Block], last *Block) blocklog.List[Block] {
 	all := make([]Block, 0, blocks.Len()+1)
 	for i := range blocks.Len() {

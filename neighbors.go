@@ -44,7 +44,7 @@ func (r *resolvers) neighbors(
 		}
 	}
 	if !exact {
-		c.passing()
+		c.notFinal()
 	}
 	return blocks, nil
 }

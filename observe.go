@@ -25,7 +25,7 @@ type events struct {
 // call calls a hook of the host, and logs a panic in it.
 func (e *events) call(ctx context.Context, name string, hook func()) {
 	if err := guard.Run(hook); err != nil {
-		e.failures.report(ctx, "chaingql: hook panicked", err, slog.String("hook", name))
+		e.failures.report(ctx, "chaingql: hook panicked; the panic has no other effect", err, slog.String("hook", name))
 	}
 }
 
@@ -132,14 +132,14 @@ func (o *observed) queryFinished(err *plan.Error) {
 	}
 }
 
-// handed counts an event that a subscription received.
+// handed counts an event that a subscription passed to its connection.
 func (o *observed) handed() {
 	if o != nil {
 		o.blocks++
 	}
 }
 
-// delivered reports a block that a subscription received.
+// delivered counts and reports a block that a subscription passed to its connection.
 func (o *observed) delivered(item blocklog.Item) {
 	o.handed()
 	if o == nil || o.BlockDelivered == nil {
@@ -186,7 +186,7 @@ func denial(r *http.Request, project string, err error) Denial {
 // cut returns a copy of text, truncated to maxDenialText bytes.
 func cut(text string) string { return strings.Clone(text[:min(len(text), maxDenialText)]) }
 
-// denied reports a denied client. A failure of the Authorizer is not a denial: denied ignores it, because it has
+// denied reports that a client was refused. It ignores a failure of the Authorizer, which is not a denial and has
 // already been logged as an error.
 func (e *events) denied(ctx context.Context, d Denial, no *httpError) {
 	if no.status == statusInternal {
@@ -221,8 +221,9 @@ func (e *events) closed(ctx context.Context, s Socket, why error) {
 // responseCut logs that the client did not receive a whole response, unless err is nil.
 func (e *events) responseCut(r *http.Request, err error) {
 	if err != nil {
-		e.log.LogAttrs(r.Context(), slog.LevelDebug, "chaingql: response cut", slog.String("project", projectOf(r)),
-			slog.String("remote", r.RemoteAddr), guard.Error(err))
+		e.log.LogAttrs(r.Context(), slog.LevelDebug,
+			"chaingql: response not delivered, because the client left or was too slow",
+			slog.String("project", projectOf(r)), slog.String("remote", r.RemoteAddr), guard.Error(err))
 	}
 }
 
@@ -231,7 +232,8 @@ func (e *events) limit(ctx context.Context, name string) {
 	if name == "" {
 		return
 	}
-	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: limit hit", slog.String("limit", name))
+	e.log.LogAttrs(ctx, slog.LevelDebug, "chaingql: limit hit; a request was refused or a connection ended",
+		slog.String("limit", name))
 	if e.LimitHit != nil {
 		e.call(ctx, "LimitHit", func() { e.LimitHit(ctx, name) })
 	}
@@ -255,7 +257,7 @@ func traceOfFields(fields map[string]any) Trace {
 	return traceOf(func(name string) string { text, _ := fields[name].(string); return text })
 }
 
-// or returns t if it has a parent, and u otherwise.
+// or returns t if it has a value of traceparent, and u otherwise.
 func (t Trace) or(u Trace) Trace {
 	if t.Parent == "" {
 		return u
@@ -271,7 +273,7 @@ type caller struct {
 	header    http.Header // of the request; nil if its trace context has been read already
 }
 
-// traced returns a copy of a for an operation. If the operation has its own trace context, it replaces that of a.
+// traced returns a copy of a with the trace context own. If own has no traceparent, the copy keeps that of a.
 func (a caller) traced(own Trace) caller {
 	a.trace = own.or(a.trace)
 	return a

@@ -76,7 +76,7 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 	"chaingql: no Authorizer: every project is open to everyone": func(t *testing.T, log *slog.Logger) {
 		newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 	},
-	"chaingql: internal error": func(t *testing.T, log *slog.Logger) {
+	"chaingql: internal error; the client received only its id": func(t *testing.T, log *slog.Logger) {
 		for _, fail := range []func() error{
 			func() error { return errors.New("down") },
 			func() error { panic("down") },
@@ -91,13 +91,15 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		}
 	},
 	"block source lost for too long; ending subscriptions": driveOutage,
-	"chaingql: the file limit is too small for Limits.Connections": func(t *testing.T, log *slog.Logger) {
+	"chaingql: the file limit is too small for Limits.Connections; connections will be refused": func(
+		t *testing.T, log *slog.Logger,
+	) {
 		limits := chaingql.Limits{Connections: math.MaxInt32}
 		newLoggedHandler(t, log, memchain.New(), chaingql.Options{Limits: limits})
 	},
-	"chaingql: backend check failed":    driveCheck,
-	"chaingql: backend check succeeded": driveCheck,
-	"chaingql: hook panicked": func(t *testing.T, log *slog.Logger) {
+	"chaingql: backend check failed; the instance is not ready": driveCheck,
+	"chaingql: backend check succeeded after a failure":         driveCheck,
+	"chaingql: hook panicked; the panic has no other effect": func(t *testing.T, log *slog.Logger) {
 		panics := chaingql.Hooks{LimitHit: func(context.Context, string) { panic("boom") }}
 		h, _ := newLoggedHandler(t, log, memchain.New(), chaingql.Options{Hooks: panics})
 		for range 5 { // the last two are suppressed
@@ -108,7 +110,7 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 	"chaingql: operation finished": driveSocketCut,
 	"chaingql: socket opened":      driveSocket,
 	"chaingql: socket closed":      driveSocketCut,
-	"chaingql: limit hit": func(t *testing.T, log *slog.Logger) {
+	"chaingql: limit hit; a request was refused or a connection ended": func(t *testing.T, log *slog.Logger) {
 		h, _ := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 		query(h, "{"+strings.Repeat("x", 40_000)+"}", nil)
 	},
@@ -116,23 +118,23 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		h, _ := newLoggedHandler(t, log, memchain.New(), chaingql.Options{Authorizer: chaingql.StaticProjects{}})
 		query(h, "{info{version}}", nil)
 	},
-	"chaingql: chain replaced": func(t *testing.T, log *slog.Logger) {
+	"chaingql: chain replaced; all block subscriptions end": func(t *testing.T, log *slog.Logger) {
 		chain := memchain.New()
 		h, _ := newLoggedHandler(t, log, chain, chaingql.Options{})
 		chain.Replace("one")
 		query(h, "{blockchain{blocks{pageInfo{endCursor}}}}", nil)
 	},
-	"chaingql: event stream cut": func(t *testing.T, log *slog.Logger) {
+	"chaingql: event stream cut, because the client was too slow": func(t *testing.T, log *slog.Logger) {
 		_, n := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 		n.wire(t).post("/demo/graphql", `{"query":"`+allBlocks+`"}`, len(allBlocks)+12, "Accept: text/event-stream")
 		time.Sleep(time.Minute)
 	},
-	"chaingql: response cut": func(t *testing.T, log *slog.Logger) {
+	"chaingql: response not delivered, because the client left or was too slow": func(t *testing.T, log *slog.Logger) {
 		_, n := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 		n.wire(t).post("/demo/graphql", askBlocks, len(askBlocks), "Accept: text/event-stream")
 		time.Sleep(time.Minute)
 	},
-	"gqlws: handshake not finished": func(t *testing.T, log *slog.Logger) {
+	"gqlws: client disconnected during the handshake": func(t *testing.T, log *slog.Logger) {
 		_, n := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 		w := n.wire(t)
 		if _, err := io.WriteString(w, socketRequest); err != nil {
@@ -142,7 +144,7 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		_ = w.Close()
 		synctest.Wait()
 	},
-	"gqlws: close handshake not finished": func(t *testing.T, log *slog.Logger) {
+	"gqlws: client did not answer the close frame": func(t *testing.T, log *slog.Logger) {
 		h, n := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 		w := rawSocket(t, n)
 		go func() { _, _ = io.Copy(io.Discard, w) }()
@@ -157,7 +159,7 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 	panicIn + "…": func(t *testing.T, log *slog.Logger) {
 		driveSession(t, log, func() error { panic("boom") })
 	},
-	"block source failed": func(t *testing.T, log *slog.Logger) {
+	"block source failed; retrying": func(t *testing.T, log *slog.Logger) {
 		blocks := randomBlocks(51, 2)
 		chain := chainOf(t, blocks[:1])
 		h, _ := newLoggedHandler(t, log, chain, chaingql.Options{})
@@ -171,19 +173,19 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 			synctest.Wait()
 		})
 	},
-	"block source is silent": driveSilence,
-	"block source recovered": driveSilence,
-	"gap repaired": func(t *testing.T, log *slog.Logger) {
+	"block source is silent; checking it": driveSilence,
+	"block source recovered":              driveSilence,
+	"gap repaired; the missing blocks are delivered": func(t *testing.T, log *slog.Logger) {
 		driveGap(t, log, weave("mmmm")[:2], weave("mmmm")[2:], nil)
 	},
-	"gap not repaired": func(t *testing.T, log *slog.Logger) {
+	"gap not repaired; affected subscriptions ended": func(t *testing.T, log *slog.Logger) {
 		withErrorAndPanic(func(fail func() error) { driveGap(t, log, weave("mmmm")[:2], weave("mmmm")[2:], fail) })
 	},
 	"gap check failed; retrying": func(t *testing.T, log *slog.Logger) {
 		before, then := merged()
 		withErrorAndPanic(func(fail func() error) { driveGap(t, log, before, then, fail) })
 	},
-	"reading a page of blocks failed": func(t *testing.T, log *slog.Logger) {
+	"reading stored blocks for subscriptions failed; retrying": func(t *testing.T, log *slog.Logger) {
 		withErrorAndPanic(func(fail func() error) {
 			blocks := randomBlocks(52, 3)
 			_, n := newLoggedHandler(t, log, failingPages(chainOf(t, blocks), func(q chaingql.BlocksQuery) error {
@@ -197,10 +199,10 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 			synctest.Wait()
 		})
 	},
-	"event function panicked":            driveLog,
-	"block evaluation panicked":          driveLog,
-	"workchain filter panicked":          driveLog,
-	"wake function of a reader panicked": driveLog,
+	"event function panicked; blocks are still delivered":  driveLog,
+	"block evaluation panicked; its subscriptions end":     driveLog,
+	"workchain filter panicked; its subscriptions may end": driveLog,
+	"wake function panicked; other subscriptions continue": driveLog,
 }
 
 func driveSocket(t *testing.T, log *slog.Logger) {

@@ -58,7 +58,7 @@ type Options struct {
 	WindowSize int
 
 	// WindowDuration is the time for which each new block is kept in memory, even if there are more than WindowSize
-	// newer ones. Limits.WindowBytes bounds the memory of both. Default: none, so WindowSize alone counts.
+	// newer ones. Limits.WindowBytes bounds the memory of all kept blocks. Default: only WindowSize counts.
 	WindowDuration time.Duration
 
 	// StallTimeout is the time without a block from the Backend's Follow after which Follow counts as stalled. Hooks

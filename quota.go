@@ -128,21 +128,21 @@ func (s *slot) leave() {
 
 // A bodyShare counts the bytes of an arriving body in the budget of bodies.
 type bodyShare struct {
-	hold
+	reservation
 	w http.ResponseWriter
 }
 
-// end implements ender. If the host's ResponseWriter does not support deadlines, end has no effect, and the host must
+// end implements evictee. If the host's ResponseWriter does not support deadlines, end has no effect, and the host must
 // bound the time for the body.
 func (i *bodyShare) end() { _ = http.NewResponseController(i.w).SetReadDeadline(past) }
 
 // A responseShare counts the bytes of one response in the budget of responses, from the start of its production until
 // the client has received it.
 type responseShare struct {
-	hold
+	reservation
 	budget   *budget
 	w        http.ResponseWriter // nil if the response is not written by send
-	patience time.Duration       // how far other responses must be behind to be ended for this one
+	minLag   time.Duration       // how far other clients must be behind to be cut for this response
 	base     int                 // bytes that are counted in addition to the response
 	refused  bool                // there was no room for the response
 	deadline gqlhttp.WriteDeadline
@@ -168,15 +168,15 @@ func (o *responseShare) Grow(n int) *plan.Error {
 	return errNoRoom()
 }
 
-// add counts n more bytes of a response, whose size is then size. A response that grows beyond smallBytes leaves the
-// last eighth of the budget to smaller ones, even if it grows in small steps.
+// add counts n more bytes of a response, whose size is then size. A response that grows beyond smallBytes may not use
+// the last eighth of the budget, even if it grows in small steps.
 func (o *responseShare) add(n, size int) bool {
 	o.large = size > smallBytes
-	return o.budget.add(&o.hold, n, o.patienceFor(size))
+	return o.budget.add(&o.reservation, n, o.minLagFor(size))
 }
 
-// end implements ender. It drops the response and ends a write in progress. If the client of an HTTP/2 connection takes
-// nothing, the write remains blocked for as long as the host's server allows, but it keeps only one piece of the
+// end implements evictee. It drops the response and ends a write in progress. If the client of an HTTP/2 connection
+// takes nothing, the write remains blocked for as long as the host's server allows, but it keeps only one piece of the
 // response.
 func (o *responseShare) end() {
 	o.mu.Lock()
@@ -188,17 +188,17 @@ func (o *responseShare) end() {
 // begin sets the response to text, and reports whether the budget has room for it.
 func (o *responseShare) begin(w http.ResponseWriter, text []byte) bool {
 	o.w, o.text, o.sent, o.large = w, text, 0, cap(text) > smallBytes
-	return !o.refused && o.budget.addListed(&o.hold, cap(text)-o.bytes, o.patienceFor(cap(text)))
+	return !o.refused && o.budget.addEvictable(&o.reservation, cap(text)-o.bytes, o.minLagFor(cap(text)))
 }
 
-// patienceFor returns how far other responses must be behind to be ended for a response of n bytes. For a small
-// response it is shorter. Otherwise clients that request responses of a whole budget each second, and take nothing,
-// could keep the budget full.
-func (o *responseShare) patienceFor(n int) time.Duration {
+// minLagFor returns how far other clients must be behind to be cut for a response of n bytes. For a small response it
+// is shorter. Otherwise clients that request responses of a whole budget each second, and take nothing, could keep the
+// budget full.
+func (o *responseShare) minLagFor(n int) time.Duration {
 	if n <= smallBytes {
-		return o.patience / smallPatience
+		return o.minLag / smallLagDivisor
 	}
-	return o.patience
+	return o.minLag
 }
 
 // pieces contains buffers for pieces of large responses.
@@ -227,7 +227,7 @@ func (o *responseShare) send() error {
 		if _, err := o.w.Write(piece[:n]); err != nil {
 			return err
 		}
-		o.budget.progress(&o.hold, n)
+		o.budget.progress(&o.reservation, n)
 		if !o.requests.Closed() { // otherwise a slow client would delay the end of the process
 			o.deadline.Extend(o.w)
 		}
@@ -249,7 +249,7 @@ func (o *responseShare) take(piece []byte) (n int, ended bool) {
 // finish frees the counted bytes, and returns the memory of the response for reuse. cut reports that the budget ended
 // the response.
 func (o *responseShare) finish() (room []byte, cut bool) {
-	cut = !o.budget.free(&o.hold)
+	cut = !o.budget.free(&o.reservation)
 	room = o.text
 	*o = responseShare{}
 	return room[:0], cut
@@ -257,7 +257,7 @@ func (o *responseShare) finish() (room []byte, cut bool) {
 
 // A connectionShare counts the bytes of a socket or an event stream in the budget of responses.
 type connectionShare struct {
-	hold
+	reservation
 	budget *budget
 	cut    func() // ends the connection
 }
@@ -268,16 +268,16 @@ func newConnectionShare(b *budget, cut func()) *connectionShare {
 	return s
 }
 
-// end implements ender.
+// end implements evictee.
 func (s *connectionShare) end() { s.cut() }
 
 // add counts n more bytes; n may be negative. It returns false if the budget has ended the connection, or if n bytes do
 // not fit in the budget even after it has ended all others.
 func (s *connectionShare) add(n int) bool {
 	if n <= 0 {
-		return s.budget.add(&s.hold, n, 0)
+		return s.budget.add(&s.reservation, n, 0)
 	}
-	return s.budget.addListed(&s.hold, n, 0)
+	return s.budget.addEvictable(&s.reservation, n, 0)
 }
 
 // A socketAccount adapts a connectionShare to gqlws.
@@ -289,9 +289,9 @@ func (a socketAccount) Add(n int) {
 	}
 }
 
-func (a socketAccount) Progress(n int) { a.budget.progress(&a.hold, n) }
+func (a socketAccount) Progress(n int) { a.budget.progress(&a.reservation, n) }
 
-func (a socketAccount) Close() { a.budget.free(&a.hold) }
+func (a socketAccount) Close() { a.budget.free(&a.reservation) }
 
 // account opens the account of a socket.
 func (h *Handler) account(peer gqlws.Session, cut func()) gqlws.Account {

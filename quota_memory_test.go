@@ -46,7 +46,7 @@ func TestRefusedDocumentsStayWithinCacheBytes(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-func TestOverriddenDefaultsCountAsSubscriptionBytes(t *testing.T) {
+func TestOverriddenDefaultValuesCountTowardSubscriptionBytes(t *testing.T) {
 	const limit = 4 << 20
 	limits := chaingql.Limits{SubscriptionBytes: limit, CacheBytes: 1 << 10}
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: limits})

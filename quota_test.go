@@ -85,7 +85,7 @@ func TestSubscriptionVariablesAreLimited(t *testing.T) {
 	})
 }
 
-func TestSubscriptionListsAreLimitedOnEveryTransport(t *testing.T) {
+func TestListsInSubscriptionArgumentsAreLimitedOnEveryTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, n := serveChain(t, chaingql.Options{Limits: chaingql.Limits{ListItems: 20}})
 		expectRefused(t, n, byFilter, shards(21, 0), "limit of 20 items")

@@ -50,7 +50,7 @@ func TestModulesRequireTheVersionOfThisRepository(t *testing.T) {
 }
 
 // Version is that of the last release until the commit that prepares the next release.
-func TestVersionIsThatOfTheNewestChangelogEntry(t *testing.T) {
+func TestVersionMatchesTheNewestChangelogEntry(t *testing.T) {
 	headings := heading.FindAllStringSubmatch(read(t, "CHANGELOG.md"), -1)
 	if len(headings) == 0 {
 		t.Fatal("CHANGELOG.md has no headings")
@@ -72,7 +72,7 @@ func TestVersionIsThatOfTheNewestChangelogEntry(t *testing.T) {
 }
 
 // A module of its own must be released, unless it is an example, a test or a tool.
-func TestAllModulesAreReleased(t *testing.T) {
+func TestEveryModuleIsReleasedOrExempt(t *testing.T) {
 	var modules []string
 	for _, file := range filesNamed(t, "go.mod") {
 		dir, _, found := strings.Cut(file, "/go.mod")
@@ -89,7 +89,7 @@ func TestAllModulesAreReleased(t *testing.T) {
 }
 
 // SUPPORT.md must name the Go versions of the go.mod files.
-func TestSupportedGoVersionsAreThoseOfTheModules(t *testing.T) {
+func TestDocumentedGoVersionsMatchTheModules(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\d+\\.\\d+)").FindAllStringSubmatch(read(t, "SUPPORT.md"), -1)
 	for _, row := range rows {
 		file := strings.TrimPrefix(row[1]+"/go.mod", "chaingql/")

@@ -27,8 +27,8 @@ type request struct {
 	trace Trace  // from the extensions of the request
 }
 
-// receive reads the body of a POST or QUERY into x, and then takes the slot work. It takes no slot if it returns an
-// error.
+// receive reads the body of a POST or QUERY into x, and then takes work, a slot of Limits.Requests. If it returns an
+// error, no slot is taken.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestState, work *slot) *httpError {
 	if gqlhttp.HasBody(r) {
 		if refused := h.readBody(w, r, x); refused != nil {
@@ -42,8 +42,8 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestStat
 	return work.take()
 }
 
-// readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the bodies that began to
-// arrive first are ended.
+// readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the requests whose bodies
+// began to arrive first are refused.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestState) *httpError {
 	json, plain := gqlhttp.IsJSON(r.Header)
 	if !json {
@@ -59,7 +59,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestSta
 	}
 	x.body = slices.Grow(x.body[:0], 512)
 	x.incoming.owner, x.incoming.w = &x.incoming, w
-	if !h.bodies.addListed(&x.incoming.hold, max(bodyBytes, cap(x.body)), 0) {
+	if !h.bodies.addEvictable(&x.incoming.reservation, max(bodyBytes, cap(x.body)), 0) {
 		return tooManyBodies()
 	}
 	ended, err := h.readCounted(r, x)
@@ -78,11 +78,11 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestSta
 	return nil
 }
 
-// readCounted reads a body that is listed in the budget of bodies, and then frees its share, even if a reader of the
-// host panics. ended reports whether the budget has ended the body.
+// readCounted reads a body that is counted in the budget of bodies, and then frees its bytes, even if a reader of the
+// host panics. ended reports whether the budget has evicted the body.
 func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err error) {
-	defer func() { ended = !h.bodies.free(&x.incoming.hold) }()
-	grow := func(more int) bool { return h.bodies.add(&x.incoming.hold, more, 0) }
+	defer func() { ended = !h.bodies.free(&x.incoming.reservation) }()
+	grow := func(more int) bool { return h.bodies.add(&x.incoming.reservation, more, 0) }
 	x.body, err = gqlhttp.ReadBody(x.body, r.Body, h.opts.Limits.BodyBytes, grow)
 	return ended, err
 }

@@ -242,7 +242,7 @@ func compareScan(t *testing.T, body []byte, depth int) (found bool) {
 	return true
 }
 
-func TestScanAcceptsOnlyPlainBodies(t *testing.T) {
+func TestBodyScannerAgreesWithTheDecoder(t *testing.T) {
 	for body, plain := range plainBodies {
 		if found := compareScan(t, []byte(body), 20); found != plain {
 			t.Errorf("scan of %q returned %v, want %v", body, found, plain)

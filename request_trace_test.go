@@ -84,7 +84,7 @@ func TestTraceContextComesFromTheMostSpecificSource(t *testing.T) {
 	}
 }
 
-func TestDeliveriesHaveTheTraceOfTheirOperation(t *testing.T) {
+func TestBlockDeliveredReceivesTheTraceOfItsOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got chaingql.Trace
 		chain := chainOf(t, randomBlocks(17, 1))

@@ -24,7 +24,7 @@ type resolvers struct {
 	chains    *chains
 	slots     chan struct{} // semaphore of Limits.InFlight; nil means no limit
 
-	// limit reports that a limit was hit; reading returns the context for a call of Blocks.
+	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
 	reading func(ctx, asker context.Context) context.Context
 }
@@ -41,7 +41,7 @@ type call struct {
 	busy        bool                // a Backend call was left out, because no slot was free in time
 	unavailable bool                // the Backend returned ErrUnavailable
 	failed      bool                // the response has errors
-	lasting     bool                // the response is cacheable, and no later block can change it
+	final       bool                // the response is cacheable, and no later block can change it
 	stored      bool                // the response has blocks that were read from the Backend
 }
 
@@ -56,7 +56,7 @@ type account struct {
 	address Address
 	call    *call // nil if graphql-go executes the query
 
-	asked  bool // the balance has been requested; several aliases may show it
+	asked  bool // the balance has been requested, so amount and err are set; several aliases may use them
 	amount *big.Int
 	err    error
 }
@@ -97,7 +97,7 @@ func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, 
 			return nil, errBusy
 		}
 		if a.call != nil {
-			a.call.lasting = false
+			a.call.final = false
 		}
 		a.asked, a.err = true, errPanicked // remains set if the Backend panics
 		a.amount, a.err = r.amount(ctx, a)
@@ -142,7 +142,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	case err != nil:
 		return nil, err
 	case empty:
-		c.passing()
+		c.notFinal()
 		return new(page), nil
 	}
 	size := max(q.first, q.last)
@@ -166,8 +166,8 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 		p = new(page)
 	}
 	n := blocks.Len()
-	if c != nil && c.lasting {
-		c.lasting = ch.final(&q, &blocks, n > size, w)
+	if c != nil && c.final {
+		c.final = ch.final(&q, &blocks, n > size, w)
 	}
 	switch {
 	case n <= size:

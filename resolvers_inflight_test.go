@@ -186,7 +186,7 @@ func TestCanceledRequestThatWaitsForASlotMakesNoBackendCall(t *testing.T) {
 	})
 }
 
-func TestSocketQueriesCountAsRequests(t *testing.T) {
+func TestSocketQueriesCountTowardLimitsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		b, _ := newUnresponsiveBackend(release)
@@ -244,7 +244,7 @@ func TestExpensiveQueriesDoNotDelayCheapOnes(t *testing.T) {
 	})
 }
 
-func TestRequestWaitsForABusyBackendOnlyOnce(t *testing.T) {
+func TestQueryWaitsForAnInFlightSlotOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := graphql.Fields{"own": {Type: graphql.Int}}
 		h, _, free := newBusyHandler(t, chaingql.SchemaExtension{Queries: own})

@@ -84,7 +84,7 @@ func TestEndpointsComeFromOptionsOrRequest(t *testing.T) {
 }
 
 // The chain has a block every three seconds, and then none.
-func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
+func TestInfoLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := memchain.New()
 		h, _ := newHandler(t, chain, chaingql.Options{})
@@ -130,7 +130,7 @@ func TestLatencyGrowsWhenBlocksAreLate(t *testing.T) {
 	})
 }
 
-func TestLatencyGrowsWhileFollowIsStalled(t *testing.T) {
+func TestInfoLatencyGrowsWhileFollowIsStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const silence = 10 * time.Second
 		var stalled chaingql.Cursor

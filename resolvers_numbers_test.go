@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-func TestAppendedNumbersMatchThoseOfTheStandardLibrary(t *testing.T) {
+func TestNumbersAreFormattedLikeStrconv(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))
 	for i := range 3000 {
 		var id [32]byte

@@ -31,7 +31,7 @@ func schemaTable(r *resolvers) []plan.Type {
 		infoType,
 		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Accounts and blocks of the chain.", Fields: []plan.Field{
 			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.",
-				Resolve: r.account, Depends: ofNothing, Batch: "balance", AtOnce: r.batcher != nil, Args: []plan.Arg{
+				Resolve: r.account, Depends: onNothing, Batch: "balance", AtOnce: r.batcher != nil, Args: []plan.Arg{
 					{Name: "address", Type: "String!",
 						Desc: "The account's address: raw (workchain, colon, 64 hex digits) or in the user-friendly " +
 							"form of 48 characters."},
@@ -39,7 +39,7 @@ func schemaTable(r *resolvers) []plan.Type {
 			{Name: "blocks", Type: "BlockchainBlocksConnection",
 				Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where " +
 					"after is given, else the last 50.",
-				Resolve: r.blocks, Cost: blocksCost, Depends: r.ofItsBlocks, Args: []plan.Arg{
+				Resolve: r.blocks, Cost: blocksCost, Depends: r.onPage, Args: []plan.Arg{
 					{Name: "workchain", Type: "Int", Desc: "Blocks of this workchain only; -1 is the masterchain."},
 					{Name: "shard", Type: "String", Desc: "Blocks of this shard only: 16 hex digits, compared whole."},
 					{Name: "first", Type: "Int", Desc: "This many blocks from the low end."},
@@ -53,10 +53,10 @@ func schemaTable(r *resolvers) []plan.Type {
 					archiveArg,
 				}},
 			{Name: "block", Type: "BlockchainBlock", Desc: "The block with this hash; null if it is not stored.",
-				Resolve: r.block, Cost: lookupCost, Depends: ofOneBlock, Args: []plan.Arg{hashArg, archiveArg}},
+				Resolve: r.block, Cost: lookupCost, Depends: onBlock, Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "block_by_seq_no", Type: "BlockchainBlock",
 				Desc:    "The block with this number in this shard; null if it is not stored.",
-				Resolve: r.blockBySeqNo, Cost: lookupCost, Depends: r.ofItsNumber, Args: []plan.Arg{
+				Resolve: r.blockBySeqNo, Cost: lookupCost, Depends: r.onBlockNumber, Args: []plan.Arg{
 					{Name: "workchain", Type: "Int!", Desc: "The block's workchain; -1 is the masterchain."},
 					{Name: "shard", Type: "String",
 						Desc: "The block's shard: 16 hex digits, compared whole. Required, unless thread is set."},
@@ -67,17 +67,17 @@ func schemaTable(r *resolvers) []plan.Type {
 			{Name: "prev_shard_blocks", Type: "[BlockchainBlock]",
 				Desc: "The block before this one in its shard; both blocks if this one merged two shards. Empty if " +
 					"one of them, or the block itself, is not stored.",
-				Resolve: r.prevShardBlocks, Cost: neighborCost, Depends: ofOneBlock,
+				Resolve: r.prevShardBlocks, Cost: neighborCost, Depends: onBlock,
 				Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "next_shard_blocks", Type: "[BlockchainBlock]",
 				Desc: "The block after this one in its shard; both blocks if the shard was split after this one. " +
 					"Empty if one of them, or the block itself, is not stored: after the newest block, for example.",
-				Resolve: r.nextShardBlocks, Cost: neighborCost, Depends: ofOneBlock,
+				Resolve: r.nextShardBlocks, Cost: neighborCost, Depends: onBlock,
 				Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "master_seq_no_range", Type: "BlockchainMasterSeqNoRange",
 				Desc: "The range of masterchain blocks for blocks(master_seq_no_range:) that has all blocks " +
 					"generated between two times, in seconds since 1970.",
-				Resolve: r.masterSeqNoRange, Cost: r.masterRangeCost, Depends: ofAllBlocks, Args: []plan.Arg{
+				Resolve: r.masterSeqNoRange, Cost: r.masterRangeCost, Depends: onAllBlocks, Args: []plan.Arg{
 					{Name: "time_start", Type: "Int", Desc: "The range has blocks generated at this time or later."},
 					{Name: "time_end", Type: "Int", Desc: "The range has blocks generated before this time."},
 					archiveArg,
@@ -118,7 +118,7 @@ func schemaTable(r *resolvers) []plan.Type {
 						return append(src.(*account).address.append(append(dst, '"')), '"')
 					}},
 				{Name: "balance", Type: "String", Desc: "The balance in nano-units.",
-					Resolve: r.balance, Depends: ofTheChain, Args: []plan.Arg{
+					Resolve: r.balance, Depends: onMasterchain, Args: []plan.Arg{
 						{Name: "format", Type: "BigIntFormat", Desc: "How it is written; HEX where absent."},
 					}},
 			}},

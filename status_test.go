@@ -8,7 +8,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-func TestStatusesAreTodaysOrThoseOfTheDraft(t *testing.T) {
+func TestStatusCodesFollowTheSelectedStandard(t *testing.T) {
 	h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{BodyBytes: 1000}})
 	const fieldError = `{blockchain{account(address:"zzz"){info{balance}}}}`
 	const withVariable = `query($a:Int!){blockchain{blocks(first:$a){__typename}}}`

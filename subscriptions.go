@@ -121,9 +121,9 @@ type subscription struct {
 	// begun reports that the subscription started after the newest block, or has received a block after its cursor. If
 	// so, the client's cursor cannot be the cause of a later failure.
 	begun bool
-	// last is the cursor of the last event, and mark is its mark.
+	// last is the cursor of the last event, and gaps are the reported gaps for it.
 	last string
-	mark blocklog.Mark
+	gaps blocklog.ReportedGaps
 	// over is the reason for which the subscription ended by itself, or nil.
 	over error
 }
@@ -212,7 +212,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		c := h.chains.current()
 		if resumes {
 			var after string
-			if after, interest.Mark, err = c.parse(given); err != nil {
+			if after, interest.Reported, err = c.parse(given); err != nil {
 				forget()
 				return nil, err
 			}
@@ -242,7 +242,7 @@ func (s *subscription) next() (response []byte, err error) {
 	item, failed := s.reader.Next()
 	if failed == nil {
 		if item.Payload != nil {
-			s.begun, s.last, s.mark = true, item.Cursor, item.Mark
+			s.begun, s.last, s.gaps = true, item.Cursor, item.Reported
 			s.observed.delivered(item)
 		}
 		return item.Payload, nil
@@ -269,11 +269,11 @@ func (s *subscription) next() (response []byte, err error) {
 	return nil, endAt(e, s.cursor(), true)
 }
 
-func (s *subscription) id() string { return s.chain.cursor(s.last, s.mark) }
+func (s *subscription) id() string { return s.chain.cursor(s.last, s.gaps) }
 
 func (s *subscription) cursor() string {
 	cursor := s.reader.Cursor()
-	return s.chain.cursor(cursor, s.reader.Mark(cursor))
+	return s.chain.cursor(cursor, s.reader.ReportedGaps(cursor))
 }
 
 func (s *subscription) pending() *ending {
@@ -281,12 +281,12 @@ func (s *subscription) pending() *ending {
 		s.over = ErrChainReplaced
 		return &ending{err: epochChanged()}
 	}
-	cursor, mark, err := s.reader.ResumePoint()
+	cursor, gaps, err := s.reader.ResumePoint()
 	if err == nil {
 		return nil
 	}
 	s.over = err
-	cursor = s.chain.cursor(cursor, mark)
+	cursor = s.chain.cursor(cursor, gaps)
 	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
 }
 

@@ -114,7 +114,7 @@ func TestHooksReportHowAnEventStreamEnded(t *testing.T) {
 	})
 }
 
-func TestConnectionErrorHasACursorThatLosesNoBlocks(t *testing.T) {
+func TestResumingFromTheCursorOfAConnectionErrorLosesNoBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mabmabmabm" + "abma")
 		s := newGappyChain(t, blocks[:10], blocks[10].Cursor)
@@ -183,7 +183,7 @@ func TestAuthorizerIsCanceledWhenItsSocketIsGone(t *testing.T) {
 	}
 }
 
-func TestErrBadCursorForAStreamedBlockIsNotAClientError(t *testing.T) {
+func TestErrBadCursorForACursorOfFollowIsNotAClientError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mmmmmm")
 		chain := chainOf(t, blocks[:2])

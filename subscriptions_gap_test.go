@@ -88,7 +88,7 @@ const (
 	onlyB      = `subscription{blocks(filter:{shard:{eq:"c000000000000000"}}){chain_order}}`
 )
 
-func TestGapThatTheNextBlockRevealsIsRepairedInOrder(t *testing.T) {
+func TestBlockSkippedByFollowIsDeliveredInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mabmabmmm")
 		s := newGappyChain(t, blocks[:6], blocks[7].Cursor)
@@ -180,7 +180,7 @@ func TestUnrepairedGapEndsOnlyAffectedSubscriptions(t *testing.T) {
 		}
 		again := n.socket(t)
 		if !strings.HasPrefix(cursor, string(blocks[5].Cursor)+"!") {
-			t.Errorf("the error has the cursor %q, want %q with a mark", cursor, blocks[5].Cursor)
+			t.Errorf("the error has the cursor %q, want %q with reported gaps", cursor, blocks[5].Cursor)
 		}
 		again.send(start("1", fmt.Sprintf("subscription{blocks(after:%q){chain_order}}", cursor)))
 		again.expect("the stored blocks after resuming", blockFrames("1", blocks[7:]...)...)

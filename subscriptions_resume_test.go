@@ -167,7 +167,7 @@ func TestCatchUpReportsBlocksThatArePrunedWhileAPageIsRead(t *testing.T) {
 	}
 }
 
-func TestFirstPageOfACatchUpIsCheckedAgainstTheBlockAtTheCursor(t *testing.T) {
+func TestBlocksPrunedBeforeTheFirstResumedPageAreReported(t *testing.T) {
 	for name, at := range map[string]string{"cursor of a block": "", "cursor between blocks": "0"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestFirstPageOfACatchUpIsCheckedAgainstTheBlockAtTheCursor(t *testing.T) {
 	}
 }
 
-func TestCatchUpFromTheNewestPrunedBlockLosesNothingAndCostsOneMoreCall(t *testing.T) {
+func TestResumingAtNewestPrunedBlockLosesNoBlockAndMakesOneMoreCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(7, 460)
 		chain := chainOf(t, blocks)
@@ -223,7 +223,7 @@ func TestCatchUpFromTheNewestPrunedBlockLosesNothingAndCostsOneMoreCall(t *testi
 	})
 }
 
-func TestClientWithShortConnectionsGetsPastARepairedGap(t *testing.T) {
+func TestClientWithShortConnectionsReceivesBlocksAfterARepairedGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("ma" + "a" + strings.Repeat("mb", 30) + "a" + strings.Repeat("m", 20))
 		s := newGappyChain(t, blocks[:2], blocks[2].Cursor)

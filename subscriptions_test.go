@@ -141,7 +141,7 @@ func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestEqualOperationsShareOneEvaluation(t *testing.T) {
+func TestBlockIsEvaluatedOnceForEqualSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, chain, n := serveChain(t, chaingql.Options{})
 		s := n.socket(t)

@@ -12,55 +12,56 @@ import (
 )
 
 // The cursors that the Handler creates consist of the Backend's cursor and a suffix. The suffix has the chain's epoch,
-// if there is one. After a STREAM_GAP it also has the stream's mark, so that the Handler reports each gap to the client
-// only once.
+// if there is one. After a STREAM_GAP it also has the gaps that were reported to the client (see
+// [blocklog.ReportedGaps]), so that the Handler reports each gap only once.
 //
 //	2323m~mk2p9q!5.k3v9q0tma1b2c3d
 //	^    ^      ^ ^       ^ checksum of everything before it
 //	|    |      | id of the chain in this process
-//	|    |      mark in base 36
+//	|    |      reported gaps in base 36
 //	|    epoch
 //	the Backend's cursor
 //
 // "~" is the highest byte of a cursor, so a cursor with an epoch compares as higher than the same cursor without one,
 // and as lower than the next cursor if neither is a prefix of the other. Cursors of one epoch compare in the same order
-// with and without a mark, because "!" is the lowest byte. A process ignores the marks of other processes, and queries
-// ignore all marks. The checksum distinguishes a mark from a "!" in a Backend's own cursor.
+// with and without reported gaps, because "!" is the lowest byte. A process ignores the reported gaps of other
+// processes, and queries ignore all of them. The checksum distinguishes them from a "!" in a Backend's own cursor.
 const (
 	epochSign = "~"
-	markSign  = "!"
+	gapsSign  = "!"
 	idSize    = 8
 	sumSize   = 7
 )
 
-var markText = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+var sumEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
-// cursor returns a cursor of the Backend with its suffix. The cursor "" has none.
-func (c *chain) cursor(cursor string, mark blocklog.Mark) string {
+// cursor returns a cursor of the Backend with the suffix that clients receive: the epoch and the reported gaps, if
+// there are any. The cursor "" has no epoch.
+func (c *chain) cursor(cursor string, gaps blocklog.ReportedGaps) string {
 	if cursor != "" {
 		cursor += c.suffix
 	}
-	if mark == 0 {
+	if gaps == 0 {
 		return cursor
 	}
-	cursor += markSign + strconv.FormatUint(uint64(mark), 36) + "." + c.id
+	cursor += gapsSign + strconv.FormatUint(uint64(gaps), 36) + "." + c.id
 	return cursor + sumOf(cursor)
 }
 
-// parse splits a client's cursor into the Backend's cursor and the mark. mark is 0 if another process created it. parse
-// returns an error if the cursor belongs to another epoch.
-func (c *chain) parse(cursor string) (plain string, mark blocklog.Mark, err *plan.Error) {
-	plain, mark, id := unmarked(cursor)
+// parse splits a client's cursor into the Backend's cursor and the reported gaps. gaps is 0 if another process created
+// the cursor. parse returns an error if the cursor belongs to another epoch.
+func (c *chain) parse(cursor string) (plain string, gaps blocklog.ReportedGaps, err *plan.Error) {
+	plain, gaps, id := cutGaps(cursor)
 	if id != c.id {
-		mark = 0
+		gaps = 0
 	}
 	if c.suffix == "" {
-		return plain, mark, nil
+		return plain, gaps, nil
 	}
 	plain, epoch, ok := strings.Cut(plain, epochSign)
 	switch {
 	case !ok, epoch == c.epoch():
-		return plain, mark, nil
+		return plain, gaps, nil
 	case validEpoch(epoch):
 		return "", 0, epochChanged()
 	}
@@ -79,10 +80,10 @@ func (c *chain) parseBounds(q *pageQuery) error {
 	return nil
 }
 
-// unmarked splits a cursor into the part before the mark, the mark, and the id of the chain that created it. If there
-// is no valid mark, plain is cursor, mark is 0 and id is "".
-func unmarked(cursor string) (plain string, mark blocklog.Mark, id string) {
-	i := strings.LastIndex(cursor, markSign)
+// cutGaps splits a cursor into the part before the reported gaps, the reported gaps, and the id of the chain that
+// created it. If it has no valid reported gaps, plain is cursor, gaps is 0 and id is "".
+func cutGaps(cursor string) (plain string, gaps blocklog.ReportedGaps, id string) {
+	i := strings.LastIndex(cursor, gapsSign)
 	if i < 0 || len(cursor) < i+idSize+sumSize+3 {
 		return cursor, 0, ""
 	}
@@ -92,11 +93,11 @@ func unmarked(cursor string) (plain string, mark blocklog.Mark, id string) {
 	if !ok || err != nil || len(id) != idSize || sum != sumOf(text) {
 		return cursor, 0, ""
 	}
-	return cursor[:i], blocklog.Mark(n), id
+	return cursor[:i], blocklog.ReportedGaps(n), id
 }
 
 func sumOf(text string) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(text))
-	return markText.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
+	return sumEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }

@@ -10,55 +10,55 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-func TestOnlyTheHandlerThatIssuedACursorReadsItsMark(t *testing.T) {
+func TestHandlerIgnoresReportedGapsInCursorsOfOtherHandlers(t *testing.T) {
 	for _, suffix := range []string{"", "~epoch1"} {
 		mine, other := &chain{suffix: suffix, id: "0a1b2c3d"}, &chain{suffix: suffix, id: "zyxwvut7"}
-		checkMarks(t, mine, other)
+		checkSuffixes(t, mine, other)
 	}
 }
 
-func checkMarks(t *testing.T, mine, other *chain) {
+func checkSuffixes(t *testing.T, mine, other *chain) {
 	t.Helper()
 	for _, cursor := range []string{"", "2320m", "a!b", strings.Repeat("x", 300)} {
-		for _, mark := range []blocklog.Mark{1, 35, 1 << 40, 1<<64 - 1} {
-			marked := mine.cursor(cursor, mark)
+		for _, gaps := range []blocklog.ReportedGaps{1, 35, 1 << 40, 1<<64 - 1} {
+			full := mine.cursor(cursor, gaps)
 			const alphabet = "~!.0123456789abcdefghijklmnopqrstuvwxyz"
-			if len(marked)-len(cursor) > 30+len(mine.suffix) || strings.Trim(marked[len(cursor):], alphabet) != "" {
-				t.Errorf("the suffix %q is too long or has other characters", marked[len(cursor):])
+			if len(full)-len(cursor) > 30+len(mine.suffix) || strings.Trim(full[len(cursor):], alphabet) != "" {
+				t.Errorf("the suffix %q is too long or has other characters", full[len(cursor):])
 			}
-			if plain, m, err := mine.parse(marked); plain != cursor || m != mark || err != nil {
-				t.Errorf("the issuing Handler resumes %q at %q with mark %d and the error %v", marked, plain, m, err)
+			if plain, m, err := mine.parse(full); plain != cursor || m != gaps || err != nil {
+				t.Errorf("the issuing Handler resumes %q at %q with gaps %d and the error %v", full, plain, m, err)
 			}
-			if plain, m, err := other.parse(marked); plain != cursor || m != 0 || err != nil {
-				t.Errorf("another Handler resumes %q at %q with mark %d and the error %v", marked, plain, m, err)
+			if plain, m, err := other.parse(full); plain != cursor || m != 0 || err != nil {
+				t.Errorf("another Handler resumes %q at %q with gaps %d and the error %v", full, plain, m, err)
 			}
-			if got := mine.cursor(marked[:len(cursor)], 0); cursor != "" && got != cursor+mine.suffix {
-				t.Errorf("%q with mark 0 is %q, want %q", cursor, got, cursor+mine.suffix)
+			if got := mine.cursor(full[:len(cursor)], 0); cursor != "" && got != cursor+mine.suffix {
+				t.Errorf("%q with reported gaps 0 is %q, want %q", cursor, got, cursor+mine.suffix)
 			}
 		}
 	}
 }
 
-func TestCursorWithAnInvalidMarkIsUnchanged(t *testing.T) {
+func TestInvalidSuffixIsNotRemovedFromCursor(t *testing.T) {
 	c := &chain{id: "0a1b2c3d"}
-	marked := c.cursor("2320m", 7)
-	for i := range marked {
+	full := c.cursor("2320m", 7)
+	for i := range full {
 		for _, text := range []string{
-			marked[:i], marked[i:], marked[:i] + "z" + marked[i:], marked[:i] + string(marked[i]^1) + marked[i+1:],
+			full[:i], full[i:], full[:i] + "z" + full[i:], full[:i] + string(full[i]^1) + full[i+1:],
 		} {
-			if plain, mark, _ := c.parse(text); text != marked && (plain != text || mark != 0) {
-				t.Errorf("parse(%q) is %q with mark %d, want no change", text, plain, mark)
+			if plain, gaps, _ := c.parse(text); text != full && (plain != text || gaps != 0) {
+				t.Errorf("parse(%q) is %q with reported gaps %d, want no change", text, plain, gaps)
 			}
 		}
 	}
 	for _, text := range []string{"a!", "!", "a!b", "a!0.0a1b2c3d0000000", "2320m!7", "a!-1." + c.id} {
-		if plain, mark, _ := c.parse(text); plain != text || mark != 0 {
-			t.Errorf("parse(%q) is %q with mark %d, want no change", text, plain, mark)
+		if plain, gaps, _ := c.parse(text); plain != text || gaps != 0 {
+			t.Errorf("parse(%q) is %q with reported gaps %d, want no change", text, plain, gaps)
 		}
 	}
 }
 
-func TestMarksDoNotChangeCursorOrder(t *testing.T) {
+func TestReportedGapsDoNotChangeCursorOrder(t *testing.T) {
 	c := &chain{id: "0a1b2c3d"}
 	rnd := rand.New(rand.NewPCG(1, 1))
 	text := func() string {
@@ -72,23 +72,23 @@ func TestMarksDoNotChangeCursorOrder(t *testing.T) {
 		a, b := text(), text()
 		want := cmp.Compare(a, b)
 		if want != 0 && (cmp.Compare(c.cursor(a, 3), b) != want || cmp.Compare(a, c.cursor(b, 3)) != want) {
-			t.Fatalf("a mark changes the order of %q and %q", a, b)
+			t.Fatalf("reported gaps change the order of %q and %q", a, b)
 		}
 	}
 }
 
-func FuzzMarkedCursor(f *testing.F) {
+func FuzzCursorSuffix(f *testing.F) {
 	c := &chain{id: "0a1b2c3d"}
 	f.Add("2320m", uint64(5))
 	f.Add(c.cursor("2320m", 7), uint64(0))
-	f.Fuzz(func(t *testing.T, cursor string, mark uint64) {
+	f.Fuzz(func(t *testing.T, cursor string, gaps uint64) {
 		plain, m, _ := c.parse(cursor)
-		if !strings.HasPrefix(cursor, plain) || m == 0 && plain == cursor && mark == 0 {
+		if !strings.HasPrefix(cursor, plain) || m == 0 && plain == cursor && gaps == 0 {
 			return
 		}
-		again, m, _ := c.parse(c.cursor(cursor, blocklog.Mark(mark)))
-		if mark != 0 && (again != cursor || uint64(m) != mark) {
-			t.Errorf("after %q was marked with %d, parse returns %q with mark %d", cursor, mark, again, m)
+		again, m, _ := c.parse(c.cursor(cursor, blocklog.ReportedGaps(gaps)))
+		if gaps != 0 && (again != cursor || uint64(m) != gaps) {
+			t.Errorf("after the suffix %d was added to %q, parse returns %q with gaps %d", gaps, cursor, again, m)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (r *resolvers) masterSeqNoRange(ctx context.Context, src any, args plan.Arg
 		return nil, badInput("time_start should not be greater than time_end")
 	}
 	c := callOf(src)
-	c.passing()
+	c.notFinal()
 	found := &masterRange{none, none}
 	var err error
 	if isStart {
@@ -55,7 +55,7 @@ func (r *resolvers) masterSeqNoRange(ctx context.Context, src any, args plan.Arg
 	return found, nil
 }
 
-// masterRangeCost returns the cost of a range of times: what search needs for each end.
+// masterRangeCost returns the cost of finding a range of times: that of one search for each end.
 func (r *resolvers) masterRangeCost(args plan.Args) plan.Cost {
 	start, end := plan.Cost{Calls: searchCalls, Blocks: searchCalls + searchRest},
 		plan.Cost{Calls: searchCalls, Blocks: searchCalls + searchRest + scanPages*scanPage}
@@ -196,7 +196,7 @@ func firstAt(blocks *blocklog.List[Block], t int64) int {
 	return sort.Search(blocks.Len(), func(i int) bool { return blocks.At(i).Time.Unix() >= t })
 }
 
-// recent is like first, but searches only the window. ok reports whether the window is sufficient.
+// recent is like first, but searches only the window. ok reports whether the window is sufficient to answer.
 func (s *search) recent(t int64) (first *Block, ok bool) {
 	w := s.r.chainOf(s.call).blocks.Window()
 	blocks := w.Select(masters)
@@ -209,10 +209,10 @@ func (s *search) recent(t int64) (first *Block, ok bool) {
 	return nil, true
 }
 
-// guess returns the number at which to continue the search: between the numbers of low and high, as far from them as
-// time t is from their times, and a little towards the middle, so that the result is as likely before as after t.
-// Blocks may come at very different intervals. But guess always stays close enough to the middle that the given number
-// of calls suffices if there are not too many blocks.
+// guess returns the block number at which to continue the search for time t. It interpolates between the numbers and
+// times of low and high, and moves the result a little towards the middle, so that t is as likely before as after it.
+// Because blocks may come at very different intervals, guess stays so close to the middle that the given number of
+// calls suffices if there are not too many blocks.
 func guess(low, high *Block, t int64, calls int) int64 {
 	from, to := int64(low.SeqNo), int64(high.SeqNo)
 	span, middle := to-from, from+(to-from)/2

@@ -302,7 +302,7 @@ func TestPagesOfMasterchainRangesMatchAllRecordedBlocks(t *testing.T) {
 	}
 }
 
-func TestRangeWithPrunedBoundIsTooOld(t *testing.T) {
+func TestMasterchainRangeWithPrunedBoundFailsWithCursorTooOld(t *testing.T) {
 	all, _ := recordedGenesis(t)
 	chain := chainOf(t, all)
 	chain.Prune(all[300].Cursor)

@@ -104,7 +104,7 @@ func (s *session) Limit(name string) { s.h.events.limit(s.ctx, name) }
 
 // Init admits or refuses the client of a connection_init.
 func (s *session) Init(ctx context.Context, payload []byte) (context.Context, error) {
-	admitted, err := s.judge(ctx, payload)
+	admitted, err := s.authorizeInit(ctx, payload)
 	if err == nil {
 		return admitted, nil
 	}
@@ -118,8 +118,8 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	return nil, requestError(no.retry > 0, no.Error)
 }
 
-// judge authorizes the credentials of connection_init together with those of the handshake.
-func (s *session) judge(ctx context.Context, payload []byte) (context.Context, error) {
+// authorizeInit authorizes the credentials of connection_init together with those of the handshake.
+func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Context, error) {
 	said, err := s.initPayload(payload)
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text []byte) {
 	h := s.h
 	out := &responseShare{budget: h.responses}
-	defer func() { h.responses.move(&out.hold, &s.share.hold, len(text)) }()
+	defer func() { h.responses.move(&out.reservation, &s.share.reservation, len(text)) }()
 	if ok, _ := h.requests.Enter(); !ok {
 		return appendErrors(nil, plan.Errors{shuttingDown().Error})
 	}
@@ -269,7 +269,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		// text is a short error in a buffer of megabytes.
 		text = bytes.Clone(text)
 	}
-	if n := len(text) - out.bytes; n > 0 && !h.responses.add(&out.hold, n, 0) {
+	if n := len(text) - out.bytes; n > 0 && !h.responses.add(&out.reservation, n, 0) {
 		// Otherwise the account would cut the socket and end its subscriptions.
 		s.Limit("PendingResponseBytes")
 		return appendErrors(nil, plan.Errors{errNoRoom()})

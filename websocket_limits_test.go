@@ -38,7 +38,7 @@ func askBalanceOf(i int) string {
 
 // A client that watches many accounts restarts all its subscriptions and queries all accounts when it reconnects. The
 // default limits must allow this.
-func TestReconnectAndBurstOfQueriesAreServedOnOneSocket(t *testing.T) {
+func TestClientMayRestartAllOperationsAtOnceAfterReconnecting(t *testing.T) {
 	const subscriptions, queries = 256, 300
 	for protocol, words := range map[string]struct{ begin, value, init string }{
 		"graphql-ws":           {"start", "data", ""},
@@ -135,7 +135,7 @@ func TestSocketQueryThatWaitsTooLongIsRefused(t *testing.T) {
 	})
 }
 
-func TestPartialSocketMessagesCountAgainstTheBudget(t *testing.T) {
+func TestIncompleteSocketMessagesCountTowardPendingResponseBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{PendingResponseBytes: 1 << 20}})
 		n := serve(t, h)

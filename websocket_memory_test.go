@@ -53,7 +53,7 @@ func aliased(n int, field string) string {
 
 const allOfABlock = "id hash shard seq_no workchain_id chain_order gen_utime"
 
-func TestSocketsKeepNoPlansForUnreadResponses(t *testing.T) {
+func TestUnreadSocketResponsesKeepNoCompiledDocuments(t *testing.T) {
 	if !heapIsMeasurable(t) {
 		return
 	}
@@ -96,7 +96,7 @@ func TestOversizedSocketResponsesAreFullyCounted(t *testing.T) {
 
 // A query that waits for room in the budget keeps its plan in memory, so the Handler does not read its socket
 // meanwhile.
-func TestSocketsKeepFewWaitingQueriesInMemory(t *testing.T) {
+func TestFewWaitingQueriesPerSocketAreKeptInMemory(t *testing.T) {
 	if !heapIsMeasurable(t) {
 		return
 	}

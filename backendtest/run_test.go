@@ -22,7 +22,8 @@ func (c deafChain) Follow(_ context.Context, after chaingql.Cursor) iter.Seq2[ch
 	return c.Chain.Follow(context.Background(), after)
 }
 
-// TestHost is the test of a host. TestFailuresDoNotCascade runs it in another process, because it must fail.
+// TestHost is the test of a host. TestRulesThatWouldFailForTheSameReasonAreSkipped runs it in another process, because
+// it must fail.
 func TestHost(t *testing.T) {
 	if os.Getenv("BACKENDTEST_HOST") == "" {
 		return
@@ -35,7 +36,7 @@ func TestHost(t *testing.T) {
 	})
 }
 
-func TestFailuresDoNotCascade(t *testing.T) {
+func TestRulesThatWouldFailForTheSameReasonAreSkipped(t *testing.T) {
 	host := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHost$")
 	host.Env = append(os.Environ(), "BACKENDTEST_HOST=1")
 	start := time.Now()

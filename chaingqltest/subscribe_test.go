@@ -41,7 +41,7 @@ func TestSubscriptionStartsWhenSubscribeIsCalled(t *testing.T) {
 	}
 }
 
-func TestAfterArgumentSetsTheStart(t *testing.T) {
+func TestAfterArgumentSetsTheStartOfASubscription(t *testing.T) {
 	chain := chaingqltest.NewChain(t)
 	h := chaingqltest.NewHandler(t, chain, nil)
 	blocks := chain.Advance(3)

@@ -94,7 +94,7 @@ func TestPagesHaveStrictSecurityHeaders(t *testing.T) {
 	}
 }
 
-func TestLiveViewPolicyHasNoExceptions(t *testing.T) {
+func TestLiveViewContentSecurityPolicyHasNoExceptions(t *testing.T) {
 	policy := directives(get(explorer.New(nil), "GET", "/live"))
 	styles, attributes, trusted := policy["style-src"], policy["style-src-attr"], policy["require-trusted-types-for"]
 	if styles != "'self'" || attributes != "" || trusted != "'script'" {

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Environment variables with which TestHelperWriterProcess runs as a process that only writes.
+// Environment variables with which TestWriterRunsInAHelperProcess runs as a process that only writes.
 const (
 	frozenDSN    = "CHAINGQL_TEST_WRITER_DSN"
 	frozenSchema = "CHAINGQL_TEST_WRITER_SCHEMA"
@@ -127,10 +127,10 @@ func TestServerTimeoutAfterDeadlineIsDeadlineExceeded(t *testing.T) {
 	}
 }
 
-// TestHelperWriterProcess runs only in the process that TestWriterSucceedsAfterLockHolderFreezes starts.
+// TestWriterRunsInAHelperProcess runs only in the process that TestWriterSucceedsAfterLockHolderFreezes starts.
 // It appends blocks until Append returns ErrConflict, because the other test appended a later block. Then
 // the process exits with status 0.
-func TestHelperWriterProcess(t *testing.T) {
+func TestWriterRunsInAHelperProcess(t *testing.T) {
 	dsn := os.Getenv(frozenDSN)
 	if dsn == "" {
 		return // this is not the process of the other test
@@ -162,7 +162,7 @@ func TestHelperWriterProcess(t *testing.T) {
 
 func startWriter(t *testing.T, dsn, schema string, batch int, poll time.Duration) *os.Process {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestHelperWriterProcess$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestWriterRunsInAHelperProcess$")
 	cmd.Env = append(os.Environ(), frozenDSN+"="+dsn, frozenSchema+"="+schema,
 		fmt.Sprintf("%s=%d", frozenBatch, batch), fmt.Sprintf("%s=%v", frozenPoll, poll))
 	if err := cmd.Start(); err != nil {
@@ -210,7 +210,7 @@ func freezeWithLock(t *testing.T, s *server, process *os.Process, name string) {
 	t.Fatal("the process never held the lock when it was paused")
 }
 
-// expectConflict waits until the process of TestHelperWriterProcess has received ErrConflict and exited.
+// expectConflict waits until the process of TestWriterRunsInAHelperProcess has received ErrConflict and exited.
 func expectConflict(t *testing.T, process *os.Process) {
 	t.Helper()
 	state := make(chan *os.ProcessState, 1)

@@ -154,9 +154,9 @@ func TestCyclicProofIsRejected(t *testing.T) {
 	}
 }
 
-// TestUnprovenStillVerifiesBalances sends false responses about accounts. Unproven accepts only
+// TestUnprovenOptionStillVerifiesBalances sends false responses about accounts. Unproven accepts only
 // the ids of masterchain blocks without proof.
-func TestUnprovenStillVerifiesBalances(t *testing.T) {
+func TestUnprovenOptionStillVerifiesBalances(t *testing.T) {
 	chain, err := states()
 	s := start(t, chain, err)
 	b := open(t, s.Config(), &unproven)

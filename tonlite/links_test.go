@@ -54,8 +54,8 @@ func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, t
 	return id, link
 }
 
-// TestProofMustMakeProgress uses only valid links. The key blocks are 1, 8, 15, 22 and 29.
-func TestProofMustMakeProgress(t *testing.T) {
+// TestProofThatMakesNoProgressIsRejected uses only valid links. The key blocks are 1, 8, 15, 22 and 29.
+func TestProofThatMakesNoProgressIsRejected(t *testing.T) {
 	id, link := linker(t)
 	for _, row := range []struct {
 		name     string

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-func TestGroupKeepsLimitedNumberOfPayloads(t *testing.T) {
+func TestUnreadPayloadsOfReadersWithEqualKeysAreLimited(t *testing.T) {
 	for _, window := range []int{10, 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)

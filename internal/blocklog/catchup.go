@@ -7,12 +7,16 @@ import (
 	"time"
 )
 
-// A Reader is either live or catching up. A live Reader is at a mark of the log. A Reader that is catching up has only
-// a cursor: it reads pages of stored blocks from the source until its cursor is in the window.
+// A Reader is either live or catching up. A live Reader has a position in the window, which holds the newest blocks. A
+// Reader that is catching up has only a cursor: it reads pages of stored blocks from the source until its cursor is in
+// the window.
 const (
-	catchingUp = math.MaxUint64 // mark.next of a catching-up reader; it is after every block, so groups skip the reader
-	pageBlocks = 100            // maximum number of blocks in a page
-	pageCalls  = 16             // maximum number of pages that are read concurrently
+	// catchingUp is the value of position.next for a reader that is catching up. It is higher than all block numbers,
+	// so a group that delivers a block skips the reader.
+	catchingUp = math.MaxUint64
+
+	pageBlocks = 100 // maximum number of blocks in a page
+	pageCalls  = 16  // maximum number of pages that are read concurrently
 )
 
 // A page contains the stored blocks after a cursor. It is read once for all readers at that cursor, which first wait
@@ -21,7 +25,7 @@ type page[B any] struct {
 	after   string // the cursor after which the page begins
 	state   pageState
 	waiting map[*Reader[B]]struct{} // readers that wait for the page or have not finished it
-	attempt int                     // number of reads that were followed by a wait
+	attempt int                     // number of reads after which the page had to be read again
 	timer   *time.Timer             // set in pageDelayed
 	queued  *list.Element           // the page's element in log.queue, or nil
 	held    *list.Element           // the page's element in log.held, or nil
@@ -30,7 +34,7 @@ type page[B any] struct {
 	inRecent, inFuture int // the page's indexes in log.queue.recent and log.future, plus 1; 0 if not queued there
 
 	known shardHeads // the newest block of each shard up to the cursor, as far as the waiting readers know
-	since string     // known has a head for every shard that had a block after this cursor
+	since string     // known contains every shard that had a block after this cursor
 	exact bool       // known is certain, so the blocks up to the cursor need not be read
 
 	outdated bool // a missing block was found or known changed during the read, so the page must be read again
@@ -42,7 +46,7 @@ type page[B any] struct {
 type stored[B any] struct {
 	entries []entry[B]
 	heads   shardHeads // the newest block of each shard up to the last entry
-	began   string     // heads has a head for every shard that had a block after this cursor
+	began   string     // heads contains every shard that had a block after this cursor
 	gaps    []pageGap  // gaps before and between the entries, sorted by pageGap.before
 }
 
@@ -57,8 +61,8 @@ const (
 	pageDone                     // entries or err is set, or no reader waits any more; the page is not in log.pages
 )
 
-// readOn searches c, the unread rest of the reader's page, for the next match.
-func (r *Reader[B]) readOn(c *stored[B], at mark) (Item, mark, error) {
+// readOn searches c, the unread rest of the reader's page, for the next block that matches.
+func (r *Reader[B]) readOn(c *stored[B], at position) (Item, position, error) {
 	for range searchBlocks {
 		if len(c.entries) == 0 {
 			break
@@ -101,14 +105,15 @@ func (l *Log[B]) seek(r *Reader[B]) (bool, error) {
 	r.group.mu.Lock()
 	defer r.group.mu.Unlock()
 	if r.slot >= 0 && !r.moved && r.lost == nil {
-		l.addLasting(s.gaps[i].until)
-		r.endWithGap(s.gaps[i].before, l.lastingGaps[s.gaps[i].until].number)
+		l.addPermanent(s.gaps[i].until)
+		r.endWithGap(s.gaps[i].before, l.permanentGaps[s.gaps[i].until].number)
 	}
 	return true, nil
 }
 
-// advance does the part of seek that needs the locks. s contains the checks for a transition to the window; it is nil
-// if no check is needed or the reader cannot enter the window yet.
+// advance is the part of seek that holds the locks of the log and of the reader's group. s contains the gaps found
+// between the reader's pages and the window. It is nil if the reader's cursor is not in the window yet or no check is
+// needed.
 func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,9 +155,9 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 	return false, nil
 }
 
-// covers reports whether a reader can continue in the window from a cursor. A cursor that belongs to no block in the
-// window may be from another chain. covers accepts such a cursor only if asked is true, which means that the source has
-// been called for the blocks after the cursor.
+// covers reports whether a reader can continue in the window from a cursor. If no block in the window has the cursor,
+// it may be from another chain. Then covers returns true only if asked is true: the source was called for the blocks
+// after the cursor and did not reject it.
 func (l *Log[B]) covers(cursor string, asked bool) bool {
 	v := l.view.Load()
 	return l.positioned && v.base.cursor <= cursor && cursor <= v.newest.cursor &&
@@ -165,12 +170,10 @@ func (l *Log[B]) isFuture(cursor string) bool {
 
 // goLive makes a reader live, at the first block after its cursor.
 //
-// The group delivers matches to the reader from number group.matched on: no match from that number on has been
-// delivered yet, and each of them will count the reader as one that has not read it, unless the reader's cursor is
-// after the match. The reader itself evaluates the blocks before that number. Neither the number of the newest block
-// nor that of the last delivered one can take its place: the newest block may still reach the group, or never will
-// because the group is younger than the block. The caller holds the locks of the log and of the group, so neither the
-// window nor the group changes meanwhile.
+// The group delivers the matches from number group.matched on to the reader, because none of them has been delivered
+// yet. The reader itself evaluates the blocks before that number. The number after the newest block cannot replace
+// group.matched: the newest block may not have been delivered to the group yet, or was delivered before the group
+// existed. The caller must hold the locks of the log and of the group, so that neither changes meanwhile.
 func (l *Log[B]) goLive(r *Reader[B]) {
 	v := l.view.Load()
 	r.at.next = v.base.next + uint64(v.from(r.at.cursor))

@@ -145,7 +145,7 @@ func TestReaderThatFellOutOfTheWindowCatchesUpAndBecomesLive(t *testing.T) {
 	})
 }
 
-func TestEvalPanicOnStoredBlockEndsOneReaderAndOnNewBlockItsGroup(t *testing.T) {
+func TestEvalPanicEndsOneReaderOnStoredBlockAndAllOfItsKeyOnNewBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.pageTakes = time.Second

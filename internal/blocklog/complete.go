@@ -55,7 +55,7 @@ func (l *Log[B]) Complete(w Window[B], workchain *int32, after, before string) b
 	return entered && heads.continued(before)
 }
 
-// complete reports whether there is at least one workchain and each workchain has a head for every shard.
+// complete reports whether ls has at least one workchain, and knows the newest block of every shard in each of them.
 func (ls shardHeads) complete() bool {
 	for _, heads := range ls {
 		covered := uint64(0)
@@ -72,7 +72,7 @@ func (ls shardHeads) complete() bool {
 	return len(ls) > 0
 }
 
-// continued reports whether the head of every shard is at the cursor or after it.
+// continued reports whether the newest block of every shard is at the cursor or after it.
 func (ls shardHeads) continued(cursor string) bool {
 	return ls.all(func(h shardHead) bool { return h.cursor >= cursor })
 }

@@ -1,17 +1,18 @@
 package blocklog
 
-// endAtGap ends the members that a gap affects with ErrGap, and returns their number. cursor is the position before the
-// gap. A member ends at the cursor, or at its own position if that is earlier.
+// endAtGap ends the readers of the group that a gap affects with ErrGap, and returns their number. cursor is the
+// position before the gap. A reader ends at the cursor, or at its own position if that is earlier.
 //
-//   - A live member ends.
-//   - A member that is catching up ends if it has received a block after the cursor. If it has passed the cursor
+//   - A live reader ends.
+//   - A reader that is catching up ends if it has received a block after the cursor. If it has passed the cursor
 //     without receiving a block, it continues from the cursor.
-//   - A member that is catching up and has not passed the cursor is not affected.
-//   - A member to whose client the gap has been reported is not affected.
+//   - A reader that is catching up and has not passed the cursor is not affected.
+//   - A reader whose client has already received an error for the gap is not affected.
 //
-// number is the gap's number, and lasting is its number among the lasting gaps. The caller must hold the log's lock.
+// number is the gap's number, and permanent is its number among the permanent gaps. The caller must hold the log's
+// lock.
 func (g *shareGroup[B]) endAtGap(
-	cursor string, number, lasting uint32, delivered mark, wakes []func(),
+	cursor string, number, permanent uint32, delivered position, wakes []func(),
 ) (int, []func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -25,7 +26,7 @@ func (g *shareGroup[B]) endAtGap(
 		unaffected := r.at.next == catchingUp && r.lastReturned <= cursor
 		if g.fall(r, max(min(cursor, g.reached(r, delivered).cursor), r.start)); !unaffected {
 			ended++
-			r.lost, r.reportedGap, r.reportedLasting = ErrGap, number, max(r.reportedLasting, lasting)
+			r.lost, r.reportedGap, r.reportedPermanent = ErrGap, number, max(r.reportedPermanent, permanent)
 		}
 		if r.wake != nil {
 			wakes = append(wakes, r.wake)

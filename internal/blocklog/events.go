@@ -40,11 +40,11 @@ type Events[B any] struct {
 // callEvent calls one of the Events functions. If the function panics, callEvent recovers and logs the panic.
 func (l *Log[B]) callEvent(event func()) {
 	if err := guard.Run(event); err != nil {
-		l.logPanic("event function panicked", err, "")
+		l.logPanic("event function panicked; blocks are still delivered", err, "")
 	}
 }
 
-// failed reports a failure to Events. The caller must hold l.eventMu.
+// failed records a failure of the source and calls Events.Failed. The caller must hold l.eventMu.
 func (l *Log[B]) failed(err error, wait time.Duration) {
 	if l.downSince.IsZero() {
 		l.downSince = time.Now()
@@ -112,9 +112,9 @@ func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
 	}
 }
 
-// checkIsDue is called by the timer that checks the source. It reports whether the source must be checked, and whether
-// it is silent. It returns false if a block has arrived or the attempt has ended before it acquired the lock. It logs
-// each silence once. The attempt does not end during the call.
+// checkIsDue is called by the timer that checks the source. due reports whether the source must be checked now, and
+// silent whether no block has arrived for Options.Silence. Both are false if a block arrived or Follow ended before
+// checkIsDue acquired the lock. It logs each silence once.
 func (l *Log[B]) checkIsDue() (due, silent bool) {
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
@@ -127,7 +127,8 @@ func (l *Log[B]) checkIsDue() (due, silent bool) {
 	if !l.silent {
 		l.silent = true
 		after := l.view.Load().newest.cursor
-		l.logLine(slog.LevelWarn, "block source is silent", guard.Milliseconds("silent_ms", l.opts.Silence), "after", after)
+		l.logLine(slog.LevelWarn, "block source is silent; checking it",
+			guard.Milliseconds("silent_ms", l.opts.Silence), "after", after)
 		l.failed(ErrSourceStalled, 0)
 	}
 	return true, true
@@ -136,8 +137,8 @@ func (l *Log[B]) checkIsDue() (due, silent bool) {
 // hangTimeout is the maximum time that Follow may take to yield a block that Page has returned.
 const hangTimeout = time.Second
 
-// probe asks the source for the block after the newest one, and records whether the source answered. It restarts Follow
-// if Follow hangs: if it does not yield that block although the source has it, or had it and has pruned it.
+// probe calls the source for the block after the newest one, and records whether the source answered. If the source has
+// such a block, or had one and pruned it, but Follow does not yield it within hangTimeout, probe restarts Follow.
 func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	l.mu.Lock()
 	if l.ctx.Err() != nil || !l.positioned {
@@ -188,7 +189,7 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 	if !positioned {
 		from = slog.Bool("from_head", true)
 	}
-	l.logLine(slog.LevelWarn, "block source failed", guard.Error(err), "attempt", attempt, from,
+	l.logLine(slog.LevelWarn, "block source failed; retrying", guard.Error(err), "attempt", attempt, from,
 		guard.Milliseconds("wait_ms", wait), guard.Stack(err))
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
@@ -210,8 +211,8 @@ func (l *Log[B]) logPage(after string, err error) {
 	}
 	l.mu.Unlock()
 	if due {
-		l.logLine(slog.LevelWarn, "reading a page of blocks failed", guard.Error(err), "after", after, "failures", n,
-			guard.Stack(err))
+		l.logLine(slog.LevelWarn, "reading stored blocks for subscriptions failed; retrying",
+			guard.Error(err), "after", after, "failures", n, guard.Stack(err))
 	}
 }
 

@@ -53,7 +53,7 @@ func (d *eventLog) expect(t *testing.T, want ...string) {
 	d.entries = nil
 }
 
-func TestSilenceAndRecoveryAreReportedOnce(t *testing.T) {
+func TestSilenceOfSourceAndItsRecoveryAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		logger, text := logged()
@@ -80,7 +80,7 @@ func TestSilenceAndRecoveryAreReportedOnce(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		shut(t, l)
 		got := text.String()
-		if strings.Count(got, "level=WARN msg=\"block source is silent\" silent_ms=20000") != 2 ||
+		if strings.Count(got, "level=WARN msg=\"block source is silent; checking it\" silent_ms=20000") != 2 ||
 			strings.Count(got, "level=INFO msg=\"block source recovered\" down_ms=3.6e+06") != 1 {
 			t.Errorf("want two lines about silence and one about a recovery of 1 h in the log:\n%s", got)
 		}
@@ -141,7 +141,7 @@ func TestDowntimeCountsFromFirstFailure(t *testing.T) {
 	})
 }
 
-func TestSilenceIsNotReportedBetweenAttempts(t *testing.T) {
+func TestSilenceIsNotReportedBetweenCallsOfFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d eventLog
 		c := newChain(0)

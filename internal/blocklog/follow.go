@@ -36,9 +36,9 @@ type Source[B any] struct {
 	Cursor func(B) string
 
 	// Gone reports whether an error means that the source cannot continue from the requested position, because its
-	// history was pruned or the cursor belongs to another chain. Gone is called for errors returned by Follow and by the
-	// functions that read and check pages: Page, Before and Between. All other errors are treated as temporary. If Gone
-	// is nil, all errors are.
+	// history was pruned or the cursor belongs to another chain. Gone is called for errors returned by Follow and by
+	// the functions that read and check pages: Page, Before and Between. All other errors are treated as temporary. If
+	// Gone is nil, all errors are.
 	Gone func(error) bool
 
 	// Between returns the first n stored blocks that are after the cursor after, before the block before, and in the
@@ -98,7 +98,8 @@ func (l *Log[B]) run() {
 	}
 }
 
-// waitToRetry waits before the next attempt. It reports whether Retry ended the wait, which it may do if mayEnd is true.
+// waitToRetry waits before the next attempt. It reports whether Retry ended the wait, which it may do if mayEnd is
+// true.
 func (l *Log[B]) waitToRetry(wait time.Duration, mayEnd bool) (early bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -136,8 +137,9 @@ func (l *Log[B]) taskDone() {
 	}
 }
 
-// follow makes one attempt to follow the source. It starts after the last block, or at the head of the chain if the log
-// has no position. It reports whether a new block arrived, and returns the error that ended the attempt.
+// follow makes one attempt to follow the source. It starts after the last block that arrived, or after the newest
+// stored block if the log has no position. It reports whether a new block arrived, and returns the error that ended the
+// attempt.
 func (l *Log[B]) follow() (came bool, err error) {
 	ctx, cancel := context.WithCancelCause(l.ctx) // canceled before the next attempt begins
 	defer cancel(nil)
@@ -146,7 +148,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 	defer l.watchSilence(cancel)()
 	perr := guard.Run(func() {
 		var after string
-		if after, err = l.position(ctx); err != nil {
+		if after, err = l.followFrom(ctx); err != nil {
 			return
 		}
 		for b, e := range l.src.Follow(ctx, after) {
@@ -222,7 +224,8 @@ func (l *Log[B]) drop(b B, newest bool) {
 	}
 }
 
-// admit makes b the newest block of the window and, if at is not nil, the head of its shard. Then it delivers b.
+// admit makes b the newest block of the window and, if at is not nil, the newest block of its shard. Then it delivers
+// b.
 func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	l.mu.Lock()
 	if at != nil {
@@ -250,7 +253,7 @@ func (l *Log[B]) publish(v *view[B]) {
 }
 
 // deliverNewest delivers the newest block to all groups that existed when it was published.
-func (l *Log[B]) deliverNewest(b B, before mark, v *view[B]) {
+func (l *Log[B]) deliverNewest(b B, before position, v *view[B]) {
 	l.callWakes()
 	l.blockArrived()
 	l.deliverAll(b, before, v)
@@ -269,12 +272,12 @@ func (l *Log[B]) blockEvent(b B) {
 	}
 }
 
-// groupsPerGoroutine is the minimum number of groups per goroutine. With fewer than twice that number, deliverAll starts
-// no goroutine and serves all groups itself.
+// groupsPerGoroutine is the minimum number of groups per goroutine. With fewer than twice that number, deliverAll
+// starts no goroutine and serves all groups itself.
 const groupsPerGoroutine = 64
 
 // deliverAll delivers b, the newest block, to all groups in l.delivering. It uses all processors.
-func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
+func (l *Log[B]) deliverAll(b B, before position, v *view[B]) {
 	workers := min(runtime.GOMAXPROCS(0), len(l.delivering)/groupsPerGoroutine)
 	if workers < 2 {
 		for _, g := range l.delivering {
@@ -295,13 +298,13 @@ func (l *Log[B]) deliverAll(b B, before mark, v *view[B]) {
 	all.Wait()
 }
 
-// deliver evaluates b for group g. b is the block between the mark before and the end of v. deliver calls the wake
-// functions of the group's readers, and returns wakes as an empty slice for reuse.
-func (l *Log[B]) deliver(g *shareGroup[B], b B, before mark, v *view[B], wakes []func()) []func() {
+// deliver evaluates b, the newest block of v, for group g. before is the position before b. If b matches, deliver calls
+// the wake functions of the group's readers. It returns wakes as an empty slice for reuse.
+func (l *Log[B]) deliver(g *shareGroup[B], b B, before position, v *view[B], wakes []func()) []func() {
 	payload, err := g.evaluate(b)
 	switch {
 	case err != nil:
-		l.logPanic("block evaluation panicked", err, v.newest.cursor)
+		l.logPanic("block evaluation panicked; its subscriptions end", err, v.newest.cursor)
 		l.mu.Lock()
 		wakes = l.end(g, before, err, wakes)
 		l.mu.Unlock()

@@ -185,7 +185,7 @@ func TestDuplicateAndOutOfOrderBlocksAreDropped(t *testing.T) {
 	})
 }
 
-func TestLostHistoryEndsReadersAndLogRestartsAtHead(t *testing.T) {
+func TestLostHistoryEndsReadersAndLogContinuesAfterNewestBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})

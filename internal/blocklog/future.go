@@ -10,8 +10,8 @@ func (l *Log[B]) addFuture(p *page[B]) {
 	}
 }
 
-// wakeReached handles the pages whose cursor the newest block has reached. It queues parked pages again. For readers
-// that can become live now, it appends their wake functions to wakes.
+// wakeReached handles the pages whose cursor the newest block has reached. If the source had no blocks after the cursor
+// of a page, the page is read again. For readers that can become live now, it appends their wake functions to wakes.
 func (l *Log[B]) wakeReached(wakes []func()) []func() {
 	newest := l.view.Load().newest.cursor
 	for l.future.Len() > 0 && l.future.pages[0].after <= newest {

@@ -43,7 +43,7 @@ func deliveryTime(t *testing.T, pages, blocks int) time.Duration {
 	return took
 }
 
-func TestWaitingPagesDoNotDelayNewBlocks(t *testing.T) {
+func TestSlowPageReadsDoNotDelayNewBlocks(t *testing.T) {
 	for attempt := 1; ; attempt++ {
 		few, many := deliveryTime(t, 100, 2000), deliveryTime(t, 50_000, 2000)
 		if many < 30*few+20*time.Millisecond {

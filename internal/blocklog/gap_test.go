@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
+func TestPermanentGapEndsOnlyAffectedReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1), master(2))
@@ -35,7 +35,7 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		f.grow(base(4), master(5))
 		time.Sleep(repairTimeout - 1)
 		if synctest.Wait(); l.Stats().EndedByGap > 0 || l.Window().last() != cursorOf(7) || l.Window().Live {
-			t.Errorf("the gap counts as lasting too early, or the window is still live: stats %+v, window %+v",
+			t.Errorf("the gap counts as permanent too early, or the window is still live: stats %+v, window %+v",
 				l.Stats(), l.Window())
 		}
 		time.Sleep(time.Nanosecond)
@@ -61,7 +61,7 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 		}
 		s := l.Stats()
 		if s.GapsFound != 1 || s.GapsRepaired != 0 || s.EndedByGap != 6 || s.Blocks != 5 || s.Restarts != 0 {
-			t.Errorf("got stats %+v, want one lasting gap that ended 6 readers", s)
+			t.Errorf("got stats %+v, want one permanent gap that ended 6 readers", s)
 		}
 		if n := len(f.asked); n < 3 || n > 20 {
 			t.Errorf("Between was called %d times, want 3 to 20", n)
@@ -80,7 +80,7 @@ func TestLastingGapEndsOnlyAffectedReaders(t *testing.T) {
 }
 
 // The gap is right after the newest block. A window that did not start again would contain the cursor before the gap.
-func TestReaderResumedBeforeALastingGapReadsTheSource(t *testing.T) {
+func TestReaderResumedBeforeAPermanentGapReadsTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), master(2))
@@ -113,7 +113,7 @@ func TestReaderResumedBeforeALastingGapReadsTheSource(t *testing.T) {
 	})
 }
 
-func TestReaderInsideNextReceivesNoBlockAfterALastingGap(t *testing.T) {
+func TestReaderInsideNextReceivesNoBlockAfterAPermanentGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -152,7 +152,7 @@ func TestReaderInsideNextReceivesNoBlockAfterALastingGap(t *testing.T) {
 	})
 }
 
-func TestRepairRetriesWhileTheBlockWaits(t *testing.T) {
+func TestRepairIsRetriedBeforeTheNextBlockIsDelivered(t *testing.T) {
 	type between = func(context.Context) ([]shardBlock, error)
 	returns := func(blocks []shardBlock) between {
 		return func(context.Context) ([]shardBlock, error) { return blocks, nil }
@@ -296,7 +296,7 @@ func TestGapAfterARestartIsRepaired(t *testing.T) {
 	})
 }
 
-func TestBlocksSkippedAfterALostPositionAreNotAGap(t *testing.T) {
+func TestBlocksSkippedWhileTheLogHasNoPositionAreNotAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1))
@@ -318,7 +318,7 @@ func TestBlocksSkippedAfterALostPositionAreNotAGap(t *testing.T) {
 	})
 }
 
-func TestSourceWithoutPlaceOrBetweenIsNotChecked(t *testing.T) {
+func TestSourceWithoutPlaceOrBetweenIsNotCheckedForGaps(t *testing.T) {
 	for name, remove := range map[string]func(*Source[shardBlock]){
 		"without Place":   func(s *Source[shardBlock]) { s.Place = nil },
 		"without Between": func(s *Source[shardBlock]) { s.Between = nil },

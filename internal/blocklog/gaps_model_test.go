@@ -83,7 +83,7 @@ func (w *modelClient) next(t *testing.T, l *Log[shardBlock], f *shardSource, acc
 		missed := slices.ContainsFunc(f.all, func(p shardBlock) bool {
 			return f.passes[p.number] && cursorOf(p.number) > lost.Cursor && w.interest.Concerns(p.Workchain)
 		})
-		if !missed && lost.Cursor > w.Reader.start { // a lasting gap may begin before the reader's start
+		if !missed && lost.Cursor > w.Reader.start { // a permanent gap may begin before the reader's start
 			t.Errorf("a gap was reported after %q, but no block was missing", lost.Cursor)
 		}
 		for len(w.got) > 0 && cursorOf(w.got[len(w.got)-1]) > lost.Cursor {
@@ -92,7 +92,7 @@ func (w *modelClient) next(t *testing.T, l *Log[shardBlock], f *shardSource, acc
 		w.sentBack = append(w.sentBack, lost.Cursor)
 		w.start = min(w.start, lost.Cursor) // it may also lack a block from before its first start
 		w.Close()
-		w.interest.Mark = w.Mark(lost.Cursor)
+		w.interest.Reported = w.ReportedGaps(lost.Cursor)
 		w.join(t, l, &lost.Cursor)
 		return true
 	case err != nil:
@@ -279,9 +279,9 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 							w.Close()
 							last := cursorOf(w.got[n-1])
 							w.cuts = append(w.cuts, last)
-							w.interest.Mark = w.Mark(last)
+							w.interest.Reported = w.ReportedGaps(last)
 							if rnd.IntN(2) == 0 {
-								w.interest.Mark = 0 // the client has stored the cursor without its Mark
+								w.interest.Reported = 0 // the client has stored the cursor without its ReportedGaps
 							}
 							w.join(t, l, &last)
 						}
@@ -297,7 +297,7 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 				atEnd := func(w *modelClient) bool {
 					return w.Cursor() == cursorOf(len(f.all)) && w.at.next != catchingUp
 				}
-				for range 3000 { // a reader waits up to five seconds at each lasting gap
+				for range 3000 { // a reader waits up to five seconds at each permanent gap
 					synctest.Wait()
 					done := true
 					for _, w := range clients {

@@ -4,7 +4,7 @@ package blocklog
 // is missing from the reader's pages may be noticed only by comparison with blocks of the window.
 type handover[B any] struct {
 	heads  shardHeads // the newest block of each shard up to the end of view
-	began  string     // heads has a head for every shard that had a block after this cursor
+	began  string     // heads contains every shard that had a block after this cursor
 	cursor string     // the reader's position
 	view   *view[B]   // the window whose blocks have been checked
 	gaps   []pageGap  // the gaps found
@@ -13,8 +13,8 @@ type handover[B any] struct {
 }
 
 // prepareHandover checks the window's blocks after a reader's cursor without holding a lock. It returns nil if the
-// cursor is not in the window. It also returns nil if the reader has read no page: such a reader knows no more heads
-// than the log, and the log has already checked these blocks.
+// cursor is not in the window. It also returns nil if the reader has read no page: then the log has already checked
+// these blocks, and the reader knows no others.
 func (l *Log[B]) prepareHandover(r *Reader[B]) *handover[B] {
 	r.group.mu.Lock()
 	c, cursor, from := r.catchUp, r.at.cursor, r.from
@@ -55,8 +55,8 @@ func (l *Log[B]) checkHandover(s *handover[B]) {
 	sortGaps(s.gaps)
 }
 
-// compare adds a gap for each head in others that the reader should have passed but has not. The reader should have
-// passed the heads between s.began and s.cursor.
+// compare adds a gap for each block in others that is missing from the reader's pages: the block is between s.began and
+// s.cursor, but the reader has seen no block of its shard at that cursor or after it.
 func (s *handover[B]) compare(others shardHeads) {
 	for workchain, heads := range others {
 		for _, h := range heads {
@@ -69,9 +69,9 @@ func (s *handover[B]) compare(others shardHeads) {
 	}
 }
 
-// learn records the heads that a reader knows when it becomes live, of shards whose heads the log does not know. The
-// log needs them to check the next blocks of these shards. A head after the start of the log is not recorded, because
-// it is a block that Follow has skipped and that other readers lack. The caller must hold the log's lock.
+// learn is called when a reader becomes live. It records the newest blocks that the reader has seen of shards for which
+// the log knows no block, because the log needs them to check the next blocks of these shards. It leaves out blocks
+// after the start of the log: Follow has skipped them, so other readers lack them. The caller must hold the log's lock.
 func (l *Log[B]) learn(s *handover[B]) {
 	if s == nil || !l.checked() {
 		return

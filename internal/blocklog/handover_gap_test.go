@@ -68,7 +68,7 @@ func TestGapBetweenPagesAndWindowIsReported(t *testing.T) {
 				}
 				all.Close()
 				i, back := blocksOf(), cursorOf(3)
-				i.After, i.Mark = &back, all.Mark(back)
+				i.After, i.Reported = &back, all.ReportedGaps(back)
 				again, err := l.Join(i)
 				if err != nil {
 					t.Fatal(err)
@@ -142,13 +142,14 @@ func TestGapAroundTheCursorIsReportedOncePerClient(t *testing.T) {
 		f, l := quietChain(t, 131)
 		f.grow(base(4), master(129))
 		synctest.Wait()
-		l.addLasting(cursorOf(1)) // another gap
+		l.addPermanent(cursorOf(1)) // another gap
 		i, after := blocksOf(), cursorOf(30)
 		i.After = &after
 		var first *Reader[shardBlock]
-		otherGap := newMark(l.gaps.Load(), l.lastingNumber.Load()) // only the other gap was reported to the last client
-		for n, mark := range []Mark{0, 0, otherGap} {
-			i.Mark = mark
+		// Only the other gap was reported to the last client.
+		otherGap := newReportedGaps(l.gaps.Load(), l.permanentNumber.Load())
+		for n, reported := range []ReportedGaps{0, 0, otherGap} {
+			i.Reported = reported
 			r, err := l.Join(i)
 			if err != nil {
 				t.Fatal(err)
@@ -160,7 +161,8 @@ func TestGapAroundTheCursorIsReportedOncePerClient(t *testing.T) {
 				first = r
 			}
 		}
-		i.Mark = first.Mark(first.Cursor()) &^ markHere // the first client continued, and its connection was cut
+		// The first client continued, and its connection was cut.
+		i.Reported = first.ReportedGaps(first.Cursor()) &^ sentBackHere
 		back, err := l.Join(i)
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +173,7 @@ func TestGapAroundTheCursorIsReportedOncePerClient(t *testing.T) {
 	})
 }
 
-func TestBlockThatArrivesDuringHandoverRevealsAGap(t *testing.T) {
+func TestBlockThatArrivesWhileAReaderBecomesLiveRevealsAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, l := quietChain(t, 25)
 		r := joinAt(t, l, blocksOf(), 2)

@@ -8,7 +8,7 @@ import (
 )
 
 // A copy of the heads for each reader would be large, because the chain has 64 shards.
-func TestReadersOfADroppedPageShareItsHeads(t *testing.T) {
+func TestReadersOfADroppedPageShareMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 5000
 		f := newShardSource()

@@ -39,8 +39,8 @@ func (h *heldPages[B]) wait(reading int) time.Duration {
 	return time.Until(last.Value.(*page[B]).arrived.Add(holdTime))
 }
 
-// hold adds a page that the source has returned, and drops the oldest page if there are too many. The caller must hold
-// the log's lock.
+// hold keeps a page that the source has returned until its readers have read it. If too many pages are held, it drops
+// the oldest one. The caller must hold the log's lock.
 func (l *Log[B]) hold(p *page[B]) {
 	p.held, p.arrived = l.held.PushBack(p), time.Now()
 	for r := range p.waiting {
@@ -71,11 +71,10 @@ func (r *Reader[B]) discardSearch() {
 	}
 }
 
-// headsOf returns the newest block of each shard up to a reader's position. The heads are complete for shards that had
-// a block after the cursor began. If exact is false, they are uncertain, and the blocks up to the position must be
-// read.
+// headsOf returns the newest block of each shard up to a reader's position. The result contains every shard that had a
+// block after the cursor began. If exact is false, it is uncertain, and the blocks up to the position must be read.
 //
-// For a reader that has read no page, headsOf returns the heads of the log. They are uncertain, because nothing proves
+// For a reader that has read no page, headsOf returns the heads of the log. These are uncertain, because nothing proves
 // that the client received the blocks up to the cursor with which the reader joined. The caller must hold the locks of
 // the log and of the reader's group.
 func (l *Log[B]) headsOf(r *Reader[B]) (heads shardHeads, began string, exact bool) {
@@ -93,10 +92,11 @@ func (l *Log[B]) headsOf(r *Reader[B]) (heads shardHeads, began string, exact bo
 	return heads, min(max(r.from, l.startCursor), r.at.cursor), false
 }
 
-// combine adds the heads of reader r, which is about to wait for page p, to the heads with which the page is checked.
-// The reader that began first knows the most heads, so they are the basis. If another reader has a lower head, it may
-// have passed the place of a missing block before that block was stored. Then the lower head is used, and the gap may
-// end all readers of the page. The caller must hold the locks of the log and of the reader's group.
+// combine merges the heads of reader r, which is about to wait for page p, into the heads with which the page is
+// checked. It starts from the heads of the reader that began first, because they contain the most shards. If another
+// reader has a lower head of a shard, that reader may lack a block that was stored too late for it. Then the lower head
+// is used, so that the check finds the gap, which may end all readers of the page. The caller must hold the locks of
+// the log and of the reader's group.
 func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 	heads, began, exact := l.headsOf(r)
 	if len(p.waiting) == 0 && p.state != pageReading { // during a read, the heads of readers that have left count too
@@ -114,8 +114,8 @@ func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 	}
 }
 
-// keepHeads gives the heads of the log to the members that have none of their own. It is called when the log loses its
-// position and its heads.
+// keepHeads stores the heads of the log in the readers of the group that have none of their own. It is called when the
+// log loses its position and its heads.
 func (g *shareGroup[B]) keepHeads(heads *stored[B], newest string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +126,8 @@ func (g *shareGroup[B]) keepHeads(heads *stored[B], newest string) {
 	}
 }
 
-// release records that a reader does not need its page any more. The caller must hold the log's lock.
+// release records that a reader does not need its page any more, and drops the page if no other reader needs it. The
+// caller must hold the log's lock.
 func (l *Log[B]) release(r *Reader[B]) {
 	p := r.held
 	if r.held = nil; p == nil {

@@ -41,7 +41,7 @@ func TestReadersDoNotDropPagesThatOthersStillRead(t *testing.T) {
 	})
 }
 
-func TestUnreadPagesDelayOtherReadersOnlyBriefly(t *testing.T) {
+func TestUnreadPagesOfOneReaderDelayOtherReadersOnlyBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1000)
 		l := open(t, c, Options[int]{Window: 5})
@@ -70,7 +70,7 @@ func TestUnreadPagesDelayOtherReadersOnlyBriefly(t *testing.T) {
 	})
 }
 
-func TestCloseDoesNotWaitForHeldPages(t *testing.T) {
+func TestCloseDoesNotWaitUntilPagesAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, newChain(1000), Options[int]{Window: 5})
 		l.held.limit = 4

@@ -8,7 +8,7 @@ import (
 )
 
 // Readers that stop reading and continue later still receive all their blocks.
-func TestNumberOfUnfinishedPagesIsLimited(t *testing.T) {
+func TestNumberOfUnreadPagesInMemoryIsLimited(t *testing.T) {
 	for name, taken := range map[string]int{"no block read": 0, "one block read": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestNumberOfUnfinishedPagesIsLimited(t *testing.T) {
 	}
 }
 
-func TestReadersAtOneCursorShareOneHeldPage(t *testing.T) {
+func TestReadersAtOneCursorShareOnePageInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(450)
 		c.pageTakes = time.Second
@@ -94,7 +94,7 @@ func TestReadersAtOneCursorShareOneHeldPage(t *testing.T) {
 
 // A client that needs only a few recent blocks does not wait for all readers that are far behind. Those readers do not
 // wait forever either.
-func TestRecentPagesAreReadEarlyAndAllPagesEventually(t *testing.T) {
+func TestRecentPagesAreReadFirstButAllPagesEventually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(16_000)
 		c.pageTakes = 10 * time.Millisecond

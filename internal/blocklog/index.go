@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// An index has, for every workchain, every shard prefix and every shard of a workchain, the numbers of the blocks of a
-// view. It is sorted by filter. Without it, a page of a workchain with few blocks would need a scan of the window.
+// An index has, for every workchain, every shard prefix and every shard of a workchain, the numbers of the blocks in
+// the window. It is sorted by filter. Without it, a page of a workchain with few blocks would need a scan of the
+// window.
 //
-// Once its view is stored, an index does not change. Later indexes may share the arrays of its numbers, but only append
-// to them.
+// Once the window is published, its index does not change. Later indexes may share the arrays of its numbers, but only
+// append to them.
 type index []posting
 
 // A posting has the numbers of the blocks that one filter selects, ascending. It has at least one number.

@@ -29,7 +29,7 @@ func (l *List[B]) all() []B {
 	return all
 }
 
-func TestSelectReturnsTheBlocksOfAPlace(t *testing.T) {
+func TestSelectReturnsTheBlocksOfAWorkchainOrShard(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var calls int
 	place := placed(&calls)
@@ -45,7 +45,7 @@ func TestSelectReturnsTheBlocksOfAPlace(t *testing.T) {
 		want []int
 	}
 	var all []taken
-	v := emptyView[int](mark{})
+	v := emptyView[int](position{})
 	for b := 1; b < 3000; b++ {
 		n := v.extend()
 		if random.IntN(100) > 0 {
@@ -86,8 +86,8 @@ func TestSelectReturnsTheBlocksOfAPlace(t *testing.T) {
 	}
 }
 
-func TestIndexForgetsPlacesWithoutBlocks(t *testing.T) {
-	v := emptyView[int](mark{})
+func TestIndexRemovesShardsWithoutBlocks(t *testing.T) {
+	v := emptyView[int](position{})
 	for b := range 10_000 {
 		v = v.extend()
 		v.push(b, stamp{cursor: fmt.Sprint(b)}, windowLimit{blocks: 10, bytes: 1 << 30}, func(b int) Place { return Place{Shard: uint64(b)} })

@@ -71,7 +71,7 @@ func mergeNeighbors[B any](gaps []lateGap[B]) []lateGap[B] {
 
 // affects reports whether a reader with the cursor i.After may lack a block of the gap.
 func (d *lateGap[B]) affects(i *Interest[B]) (may bool) {
-	if *i.After <= d.before || *i.After > d.until || d.number <= i.Mark.gaps() {
+	if *i.After <= d.before || *i.After > d.until || d.number <= i.Reported.newest() {
 		return false
 	}
 	err := guard.Run(func() {

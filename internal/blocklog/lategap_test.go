@@ -8,7 +8,7 @@ import (
 )
 
 // The client received blocks after the gap, left before the gap was found, and resumes after it was found.
-func TestResumedClientIsSentBackBeforeALateGap(t *testing.T) {
+func TestClientThatResumesAfterALateGapIsSentBackBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1), other(1))
@@ -61,7 +61,7 @@ func TestReaderOfEmptyChainReceivesErrGapIfFirstBlocksWerePruned(t *testing.T) {
 				_, _ = takeAll(r) // requests a page
 				synctest.Wait()
 				got, err := takeAll(r)
-				if !errors.Is(err, ErrGap) || r.Cursor() != "" || len(got) > 0 || r.Mark("") == 0 {
+				if !errors.Is(err, ErrGap) || r.Cursor() != "" || len(got) > 0 || r.ReportedGaps("") == 0 {
 					t.Errorf("%d blocks pruned: read blocks %v and error %v, and Cursor is %q; want only ErrGap",
 						pruned, got, err, r.Cursor())
 				}
@@ -73,7 +73,7 @@ func TestReaderOfEmptyChainReceivesErrGapIfFirstBlocksWerePruned(t *testing.T) {
 }
 
 // The reader has fallen out of the window, and has received a block after the gap.
-func TestLastingGapEndsCatchingUpReader(t *testing.T) {
+func TestPermanentGapEndsCatchingUpReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -102,12 +102,12 @@ func TestLastingGapEndsCatchingUpReader(t *testing.T) {
 		time.Sleep(2 * repairTimeout)
 		expectGap(t, before, 2)
 		i := blocksOf()
-		i.Mark = before.Mark(cursorOf(2))
+		i.Reported = before.ReportedGaps(cursorOf(2))
 		expectEventually(t, joinAt(t, l, i, 2), 4, 5, 6, 7, 8, 9, 10) // all stored blocks: the gap has been reported
 	})
 }
 
-func TestResumedClientIsSentBackForEachOfManyGaps(t *testing.T) {
+func TestClientThatResumesIsSentBackForEachOfManyGaps(t *testing.T) {
 	const gaps = 5 * maxLateGaps
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
@@ -138,11 +138,11 @@ func TestResumedClientIsSentBackForEachOfManyGaps(t *testing.T) {
 				exact++
 			}
 			i := blocksOf()
-			i.Mark = r.Mark(lost.Cursor)
+			i.Reported = r.ReportedGaps(lost.Cursor)
 			i.After = &lost.Cursor
 			again, _ := l.Join(i)
 			if _, err := takeAll(again); err != nil {
-				t.Fatalf("a reader after %q with the Mark received error %v, want nil", lost.Cursor, err)
+				t.Fatalf("a reader after %q with the reported gaps received error %v, want nil", lost.Cursor, err)
 			}
 			r.Close()
 			again.Close()
@@ -152,7 +152,7 @@ func TestResumedClientIsSentBackForEachOfManyGaps(t *testing.T) {
 		}
 		first := blocksOf()
 		cursor := cursorOf(blocksAfter[0])
-		first.After, first.Mark = &cursor, Mark(l.gaps.Load()<<1)
+		first.After, first.Reported = &cursor, ReportedGaps(l.gaps.Load()<<1)
 		f.growSkipped([]int{len(f.all) + 1}, base(2+2*gaps), master(2+gaps))
 		f.grow(base(3 + 2*gaps))
 		synctest.Wait()

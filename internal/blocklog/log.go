@@ -45,7 +45,7 @@ type Lost struct {
 	// Err is the cause: the error of the source, ErrGap, ErrNoPosition, or the recovered panic.
 	Err error
 
-	number uint32 // number of the lasting gap that ended the Reader; 0 if another cause did
+	number uint32 // number of the permanent gap that ended the Reader; 0 if another cause did
 }
 
 // Error returns the cursor and the cause as text.
@@ -89,8 +89,8 @@ type Options[B any] struct {
 	// as after any failure. Zero means that the source has not failed.
 	DownSince time.Time
 
-	// Outage is the time after which Readers end with ErrOutage if the source is not live. Zero means that they wait for
-	// it. Readers that join later end after that time again.
+	// Outage is the time after which Readers end with ErrOutage if the source is not live. Zero means that they wait
+	// for it. Readers that join later end after that time again.
 	Outage time.Duration
 
 	// Logger receives log lines about failures of the source, gaps and panics. Default: slog.Default().
@@ -111,15 +111,15 @@ type Log[B any] struct {
 	retry      chan struct{} // a failed source may answer again; see Retry
 	catchingUp atomic.Int64  // number of readers that are catching up
 
-	view          atomic.Pointer[view[B]]     // replaced under mu by run's goroutine
-	state         atomic.Pointer[SourceState] // replaced under eventMu
-	retryable     atomic.Bool                 // run waits, and Retry may end the wait
-	reached       atomic.Pointer[string]      // highest cursor that clients may have seen before it was in the window
-	lateGaps      atomic.Pointer[[]lateGap[B]]
-	gaps          atomic.Uint32             // number of the newest gap, at first 1; changes under mu
-	pageEnd       atomic.Uint64             // number of readers that ended because of a gap in stored blocks
-	lastingNumber atomic.Uint32             // number of the newest lasting gap; 0 before the first; changes under mu
-	openGaps      atomic.Pointer[[]openGap] // not cleared if the log is closed during a search
+	view            atomic.Pointer[view[B]]     // replaced under mu by run's goroutine
+	state           atomic.Pointer[SourceState] // replaced under eventMu
+	retryable       atomic.Bool                 // run waits, and Retry may end the wait
+	reached         atomic.Pointer[string]      // highest cursor that clients may have seen before it was in the window
+	lateGaps        atomic.Pointer[[]lateGap[B]]
+	gaps            atomic.Uint32             // number of the newest gap, at first 1; changes under mu
+	pageEnd         atomic.Uint64             // number of readers that ended because of a gap in stored blocks
+	permanentNumber atomic.Uint32             // number of the newest permanent gap, at first 0; changes under mu
+	openGaps        atomic.Pointer[[]openGap] // not cleared if the log is closed during a search
 
 	workchains atomic.Pointer[[]int32] // all workchains that had a block; written by run's goroutine
 
@@ -149,22 +149,22 @@ type Log[B any] struct {
 	positioned bool       // the log has a position in the source; false until Recent has returned, and after reset
 	heads      shardHeads // written under mu by run's goroutine, which reads it without mu
 	learned    shardHeads // heads of shards that heads lacks, from readers that became live since the last block
-	delivered  mark       // the mark that every group has reached; before view.newest only during a delivery
+	delivered  position   // the position that all groups have reached; before view.newest only during a delivery
 	first      string     // cursor of the chain's first block if the log saw the chain empty; otherwise ""
 	byKey      map[string]*shareGroup[B]
 	groups     []*shareGroup[B] // the groups of byKey in any order; a slice is fast to copy
 	stats      Stats
 
-	pages        map[string]*page[B]   // pages that are not done, by page.after
-	future       pageHeap[B]           // pages whose cursor is after the newest block
-	queue        pageQueue[B]          // pages that wait to be read
-	held         heldPages[B]          // pages that have been read but that readers may not have finished
-	calls        int                   // number of goroutines that read pages
-	reading      int                   // number of pages that are being read
-	roomTimer    *time.Timer           // set while queued pages wait until held pages may be dropped
-	lastingGaps  map[string]lastingGap // gaps in stored blocks, by the cursor of the block after the gap
-	pageFailures int                   // number of failed page reads since the last log line about them
-	nextPageLine time.Time             // earliest time of the next log line about failed page reads
+	pages         map[string]*page[B]     // pages that are not done, by page.after
+	future        pageHeap[B]             // pages whose cursor is after the newest block
+	queue         pageQueue[B]            // pages that wait to be read
+	held          heldPages[B]            // pages that have been read but that readers may not have finished
+	calls         int                     // number of goroutines that read pages
+	reading       int                     // number of pages that are being read
+	roomTimer     *time.Timer             // set while queued pages wait until held pages may be dropped
+	permanentGaps map[string]permanentGap // gaps in stored blocks, by the cursor of the block after the gap
+	pageFailures  int                     // number of failed page reads since the last log line about them
+	nextPageLine  time.Time               // earliest time of the next log line about failed page reads
 }
 
 // New returns a Log that follows src. The Log does not call src before the first Join or Start.
@@ -201,7 +201,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	l.workchains.Store(new([]int32))
 	l.openGaps.Store(new([]openGap))
 	l.byKey, l.pages = make(map[string]*shareGroup[B]), make(map[string]*page[B])
-	l.lastingGaps = make(map[string]lastingGap)
+	l.permanentGaps = make(map[string]permanentGap)
 	l.future.lowest, l.held.limit = true, maxHeldPages
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -239,8 +239,8 @@ type Interest[B any] struct {
 	// the newest block that the source returns next, or ends with ErrNoPosition.
 	After *string
 
-	// Mark is the Mark that a Reader returned for the cursor After; zero if there is none.
-	Mark Mark
+	// Reported is the value that a Reader returned together with the cursor After. It is zero if there is none.
+	Reported ReportedGaps
 
 	// Eval returns the payload of a block, or nil if the block does not match. It must be pure and safe for concurrent
 	// use: it is called on goroutines of the Log for a new block, and by Next for an older one. Many Readers share the
@@ -295,8 +295,9 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	}
 	r := &Reader[B]{log: l, group: g, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil}
 	if r.from = newest.cursor; i.After != nil {
-		r.from, r.at, r.start, r.lastReturned = *i.After, mark{catchingUp, *i.After}, "", *i.After
-		if r.reportedGap, r.reportedLasting = i.Mark.gaps(), i.Mark.lastings(); i.Mark&markHere != 0 {
+		r.from, r.at, r.start, r.lastReturned = *i.After, position{catchingUp, *i.After}, "", *i.After
+		r.reportedGap, r.reportedPermanent = i.Reported.newest(), i.Reported.permanent()
+		if i.Reported&sentBackHere != 0 {
 			r.sentBack = *i.After
 		}
 		l.catchingUp.Add(1)
@@ -307,7 +308,7 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 		r.at.cursor, r.lost = before, ErrGap
 		r.reportedGap = l.gaps.Load()
 		l.stats.EndedByGap++
-	case i.Mark != 0:
+	case i.Reported != 0:
 		r.reportedGap = max(r.reportedGap, l.gaps.Load()) // no gap found before now can affect it any more
 	}
 	g.add(r)

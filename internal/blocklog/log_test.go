@@ -280,7 +280,7 @@ func TestBlockBeingDeliveredDuringCloseIsNotReturned(t *testing.T) {
 	})
 }
 
-func TestArrivedIsTheArrivalTimeOfTheNewestBlock(t *testing.T) {
+func TestWindowHasTheArrivalTimeOfItsNewestBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
 		l := open(t, c, Options[int]{})

@@ -46,7 +46,7 @@ func TestMergeWithoutMissingBlocksIsNotAGap(t *testing.T) {
 	})
 }
 
-func TestMergeIsAcceptedAndLoggedIfTheCheckFails(t *testing.T) {
+func TestMergeIsAcceptedAndLoggedIfItsGapCheckFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(base(1), Place{0, left, 2}, Place{0, right, 2})
@@ -298,17 +298,17 @@ func TestResumePointIsBeforeAnUncheckedMergeDuringAnotherSearch(t *testing.T) {
 		expectNow(t, all, 8)
 		expectResumePoint(t, "a reader of the merged shard", bases, 5, true)
 		expectResumePoint(t, "a reader of both", all, 5, true)
-		if _, mark, _ := all.ResumePoint(); mark != 0 {
-			t.Errorf("the Mark is %x and counts the later gap as reported, want 0", mark)
+		if _, reported, _ := all.ResumePoint(); reported != 0 {
+			t.Errorf("ReportedGaps is %x and counts the later gap as reported, want 0", reported)
 		}
 		time.Sleep(repairTimeout)
 		expectResumePoint(t, "after the other search", bases, 5, true)
-		_, mark, _ := bases.ResumePoint()
+		_, reported, _ := bases.ResumePoint()
 		f.set(func() { f.before = nil })
 		time.Sleep(2 * DefaultMaxBackoff)
 		f.grow(master(5))
 		i := blocksOf(0)
-		i.Mark = mark
+		i.Reported = reported
 		again := joinAt(t, l, i, 5)
 		time.Sleep(repairTimeout) // its page waits for block 9
 		expectEventually(t, again, 6, 7)

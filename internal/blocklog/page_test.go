@@ -73,7 +73,7 @@ func TestFailedPageIsRetriedWithBackoff(t *testing.T) {
 		c.set(func() { c.pageDown = nil })
 		time.Sleep(10 * time.Second)
 		expectAll(t, r, upTo(21, 31, 1)...)
-		lines := strings.Count(text.String(), "reading a page of blocks failed")
+		lines := strings.Count(text.String(), "reading stored blocks for subscriptions failed; retrying")
 		several := strings.Count(text.String(), "failures=3") + strings.Count(text.String(), "failures=4")
 		if lines < 3 || lines > 7 || several == 0 || !strings.Contains(text.String(), errDown.Error()) {
 			t.Errorf("%d lines in a minute, want 3 to 7 that count all failures:\n%s", lines, text)
@@ -314,7 +314,7 @@ func TestCloseWaitsOnlyForPagesBeingRead(t *testing.T) {
 		if s := l.Stats(); s.CatchingUp != 0 || s.Readers != 0 {
 			t.Errorf("stats are %+v after all readers were closed, want no readers", s)
 		}
-		if strings.Count(text.String(), "reading a page of blocks failed") != 1 {
+		if strings.Count(text.String(), "reading stored blocks for subscriptions failed; retrying") != 1 {
 			t.Errorf("want one failed page in the log:\n%s", text)
 		}
 	})

@@ -13,7 +13,7 @@ type pageGap struct {
 	before    string // the cursor of the block that the missing block follows
 	until     string // the cursor of the block that shows the gap
 	straddles bool   // the gap begins before the catch-up, so the client may have received the missing block
-	number    uint32 // number among the lasting gaps; 0 if no reader has ended because of the gap
+	number    uint32 // its number if it is a permanent gap; 0 if no reader has ended because of it
 }
 
 func (g pageGap) Error() string {
@@ -24,9 +24,9 @@ func (g pageGap) Error() string {
 // page is read.
 //
 // known contains the newest block of each shard up to the page's cursor. The returned heads contain the newest block of
-// each shard up to the page's last block. Both have a head for every shard that had a block after the cursor since. If
-// exact is false, known is uncertain, as for the first page of a catch-up. Then checkPage also reads the blocks up to
-// the page's cursor with one small call.
+// each shard up to the page's last block. Both contain every shard that had a block after the cursor since. If exact is
+// false, known is uncertain, as for the first page of a catch-up. Then checkPage also reads the blocks up to the page's
+// cursor with one small call.
 func (l *Log[B]) checkPage(
 	after, since string, known shardHeads, exact bool, entries []entry[B],
 ) (heads shardHeads, gaps []pageGap, err error) {
@@ -62,8 +62,8 @@ func (l *Log[B]) recheckPage(p *page[B], read *stored[B]) (err error) {
 	return err
 }
 
-// checkAndSet makes a block the head of its shard. If the block shows a gap, checkAndSet appends the gap to gaps. ls has
-// a head for every shard that had a block after the cursor since.
+// checkAndSet makes a block the newest block of its shard. If the block shows a gap, checkAndSet appends the gap to
+// gaps. ls contains every shard that had a block after the cursor since.
 func (ls shardHeads) checkAndSet(p Place, cursor, since string, gaps []pageGap) []pageGap {
 	if ls.check(p) == verdictGap {
 		gaps = append(gaps, pageGap{workchain: p.Workchain, before: ls.before(p, since), until: cursor})
@@ -77,8 +77,8 @@ func sortGaps(gaps []pageGap) {
 }
 
 // startBlocks is the number of blocks up to the cursor that are read before the first page of a catch-up. A block that
-// is missing right after the cursor is noticed if its shard has one of these blocks or a head that the log knows. A
-// client that has received the missing block ends too, because the log cannot know that.
+// is missing right after the cursor is noticed if its shard has one of these blocks or a head that the log knows. The
+// reader of a client that has received the missing block ends too, because the log cannot know that.
 const startBlocks = 32
 
 // checkStart checks that no block is missing between the cursor after and first, the first block of its page. It adds
@@ -122,7 +122,7 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads shardHeads) (gap
 // reported reports whether a gap counts as reported to the reader's client. It does in two cases:
 //
 //   - The client was sent back to the beginning of the gap and resumed there.
-//   - The client was sent back because of this gap or a lasting gap with a higher number, and resumed after the
+//   - The client was sent back because of this gap or a permanent gap with a higher number, and resumed after the
 //     beginning of this gap. Without this case, a client that reads few blocks per connection would never get past the
 //     gap.
 //
@@ -131,13 +131,13 @@ func (r *Reader[B]) reported(g pageGap) bool {
 	if g.before == r.sentBack && g.before != "" {
 		return true
 	}
-	return g.number > 0 && g.number <= r.reportedLasting && (g.straddles || g.before == "")
+	return g.number > 0 && g.number <= r.reportedPermanent && (g.straddles || g.before == "")
 }
 
-// numberGaps sets the number of each gap to its number among the lasting gaps. The caller must hold the log's lock.
+// numberGaps sets the number of each gap to its number among the permanent gaps. The caller must hold the log's lock.
 func (l *Log[B]) numberGaps(gaps []pageGap) {
 	for i := range gaps {
-		gaps[i].number = l.lastingGaps[gaps[i].until].number
+		gaps[i].number = l.permanentGaps[gaps[i].until].number
 	}
 }
 
@@ -158,12 +158,12 @@ func (r *Reader[B]) concernedBy(g pageGap) bool {
 	return may && !r.reported(g)
 }
 
-// endWithGap ends a reader that has found a lasting gap in stored blocks. number is the gap's number among the lasting
-// gaps. The caller must hold the group's lock.
+// endWithGap ends a reader that has found a permanent gap in stored blocks. number is the gap's number among the
+// permanent gaps. The caller must hold the group's lock.
 func (r *Reader[B]) endWithGap(cursor string, number uint32) {
 	r.group.fall(r, max(min(cursor, r.at.cursor), r.start))
 	r.lost = ErrGap
-	r.reportedGap, r.reportedLasting = r.log.gaps.Load(), max(r.reportedLasting, number)
+	r.reportedGap, r.reportedPermanent = r.log.gaps.Load(), max(r.reportedPermanent, number)
 	r.log.pageEnd.Add(1)
 }
 
@@ -185,11 +185,11 @@ func (l *Log[B]) awaitMissing(p *page[B], gaps []pageGap) bool {
 	}
 	now, most := time.Now(), time.Duration(0)
 	for _, g := range gaps {
-		most = max(most, l.lastsFrom(g.until, now.Add(repairTimeout)).Sub(now))
+		most = max(most, l.permanentFrom(g.until, now.Add(repairTimeout)).Sub(now))
 	}
 	if most <= 0 && p.attempt > 0 {
 		for _, g := range gaps {
-			l.addLasting(g.until)
+			l.addPermanent(g.until)
 		}
 		l.numberGaps(gaps)
 		return false
@@ -198,39 +198,40 @@ func (l *Log[B]) awaitMissing(p *page[B], gaps []pageGap) bool {
 	return true
 }
 
-// A lastingGap is the state of a gap in stored blocks.
-type lastingGap struct {
-	from   time.Time // the time from which the gap counts as lasting: the log does not wait for its blocks any more
+// A permanentGap is the state of a gap in stored blocks.
+type permanentGap struct {
+	from   time.Time // the time from which the gap counts as permanent: the log does not wait for its blocks any more
 	number uint32    // number of the gap in the order in which gaps ended readers; 0 if it has ended none
 }
 
-// maxLasting is the maximum number of gaps in Log.lastingGaps. If it is reached, a new gap replaces all of them.
-const maxLasting = 1024
+// maxPermanentGaps is the maximum number of gaps in Log.permanentGaps. If it is reached, a new gap replaces all of
+// them.
+const maxPermanentGaps = 1024
 
-// lastsFrom returns the time from which the gap before the block with the cursor counts as lasting. If the gap was not
-// known, lastsFrom records the given time and returns it.
-func (l *Log[B]) lastsFrom(cursor string, from time.Time) time.Time {
-	known, ok := l.lastingGaps[cursor]
+// permanentFrom returns the time from which the gap before the block with the cursor counts as permanent. If the gap
+// was not known, permanentFrom records the given time and returns it.
+func (l *Log[B]) permanentFrom(cursor string, from time.Time) time.Time {
+	known, ok := l.permanentGaps[cursor]
 	if !ok {
 		known.from = from
-		l.setLasting(cursor, known)
+		l.setPermanent(cursor, known)
 	}
 	return known.from
 }
 
-// addLasting records that the gap before the block with the cursor counts as lasting from now on, and that readers end
-// because of it.
-func (l *Log[B]) addLasting(cursor string) {
-	number := l.lastingGaps[cursor].number
+// addPermanent records that the gap before the block with the cursor counts as permanent from now on, and that readers
+// end because of it.
+func (l *Log[B]) addPermanent(cursor string) {
+	number := l.permanentGaps[cursor].number
 	if number == 0 {
-		number = l.lastingNumber.Add(1)
+		number = l.permanentNumber.Add(1)
 	}
-	l.setLasting(cursor, lastingGap{from: time.Now(), number: number})
+	l.setPermanent(cursor, permanentGap{from: time.Now(), number: number})
 }
 
-func (l *Log[B]) setLasting(cursor string, g lastingGap) {
-	if _, ok := l.lastingGaps[cursor]; !ok && len(l.lastingGaps) >= maxLasting {
-		clear(l.lastingGaps)
+func (l *Log[B]) setPermanent(cursor string, g permanentGap) {
+	if _, ok := l.permanentGaps[cursor]; !ok && len(l.permanentGaps) >= maxPermanentGaps {
+		clear(l.permanentGaps)
 	}
-	l.lastingGaps[cursor] = g
+	l.permanentGaps[cursor] = g
 }

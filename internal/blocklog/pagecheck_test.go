@@ -188,15 +188,17 @@ func TestPageIsRejectedIfTheBlocksBeforeItAreInvalid(t *testing.T) {
 	})
 }
 
-func TestNumberOfLastingGapsIsLimited(t *testing.T) {
+func TestNumberOfPermanentGapsIsLimited(t *testing.T) {
 	l := New(newShardSource().source(), Options[shardBlock]{})
-	for n := range 3 * maxLasting {
-		if l.addLasting(cursorOf(n + 1)); l.lastingGaps[cursorOf(n+1)].number == 0 || len(l.lastingGaps) > maxLasting {
-			t.Fatalf("the log has %d lasting gaps after %d were added, want at most %d",
-				len(l.lastingGaps), n+1, maxLasting)
+	for n := range 3 * maxPermanentGaps {
+		l.addPermanent(cursorOf(n + 1))
+		if l.permanentGaps[cursorOf(n+1)].number == 0 || len(l.permanentGaps) > maxPermanentGaps {
+			t.Fatalf("the log has %d permanent gaps after %d were added, want at most %d",
+				len(l.permanentGaps), n+1, maxPermanentGaps)
 		}
-		if n == maxLasting-1 && len(l.lastingGaps) != maxLasting {
-			t.Errorf("the log has %d lasting gaps after %d were added, want all", len(l.lastingGaps), maxLasting)
+		if n == maxPermanentGaps-1 && len(l.permanentGaps) != maxPermanentGaps {
+			t.Errorf("the log has %d permanent gaps after %d were added, want all",
+				len(l.permanentGaps), maxPermanentGaps)
 		}
 	}
 }

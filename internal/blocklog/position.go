@@ -15,9 +15,9 @@ var ErrNoPosition = errors.New("blocklog: the newest block was not known when th
 // before the call returned end with ErrNoPosition, because they may have missed the blocks of that time.
 const positionTimeout = time.Second
 
-// position returns the cursor from which to follow the source. It is the cursor of the last block that the log
+// followFrom returns the cursor from which to follow the source. It is the cursor of the last block that the log
 // received, or, if the log has no position, the cursor of the source's newest block.
-func (l *Log[B]) position(ctx context.Context) (string, error) {
+func (l *Log[B]) followFrom(ctx context.Context) (string, error) {
 	l.mu.Lock()
 	cursor, positioned := l.view.Load().newest.cursor, l.positioned
 	l.mu.Unlock()
@@ -87,10 +87,10 @@ func (l *Log[B]) begin(stored []entry[B]) string {
 	return v.newest.cursor
 }
 
-// reset discards the position of the log, which the source does not have any more. The next attempt starts at the head
-// of the chain. All live readers must catch up: the source reports for each of them whether it still has the blocks
-// after the reader's cursor. The new window is empty, because the blocks between the old and the next position are not
-// known.
+// reset discards the position of the log, which the source does not have any more. The next attempt starts after the
+// chain's newest block. All live readers must catch up: the source reports for each of them whether it still has the
+// blocks after the reader's cursor. The new window is empty, because the blocks between the old and the next position
+// are not known.
 func (l *Log[B]) reset() {
 	l.addLearned()
 	l.mu.Lock()
@@ -100,7 +100,7 @@ func (l *Log[B]) reset() {
 		g.keepHeads(known, newest.cursor)
 	}
 	l.raiseReached(newest.cursor)
-	v := emptyView[B](mark{newest.next, ""})
+	v := emptyView[B](position{newest.next, ""})
 	l.view.Store(&v)
 	l.gaps.Add(1) // the blocks between the old and the next position are not known
 	l.positioned, l.delivered = false, v.newest

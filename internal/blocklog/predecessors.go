@@ -13,11 +13,11 @@ import (
 
 const (
 	// predecessorBlocks is the maximum number of blocks that are read from one shard. If more blocks are missing there,
-	// the gap counts as lasting.
+	// the gap counts as permanent.
 	predecessorBlocks = 32
 
 	// maxPredecessors is the maximum number of shards that are read to find the predecessors of one block. If shards
-	// have split or merged so often that more are needed, the gap counts as lasting.
+	// have split or merged so often that more are needed, the gap counts as permanent.
 	maxPredecessors = 32
 
 	// maxUnchecked is the maximum number of blocks that are accepted although the source failed when it was called for
@@ -43,8 +43,8 @@ type rechecks[B any] struct {
 }
 
 // findUnnumbered looks for missing blocks before b if the sequence number of b cannot show them. That is the case if b
-// is the first known block of its shard or follows a merge. known contains the log's heads; it has a head for every
-// shard that had a block after the cursor begun.
+// is the first known block of its shard or follows a merge. known contains the newest block of each shard that the log
+// has seen, and of every shard that had a block after the cursor begun.
 func (l *Log[B]) findUnnumbered(
 	ctx context.Context, b B, cursor string, at Place, v verdict, known shardHeads, begun string,
 ) (f found[B], err error) {

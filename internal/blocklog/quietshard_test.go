@@ -109,7 +109,7 @@ func readPastBothGaps(t *testing.T, f *shardSource, l *Log[shardBlock]) {
 		if want == 0 && (gap != "" || len(got) != len(f.all)-5) || want > 0 && gap != cursorOf(want) {
 			t.Fatalf("read %d blocks and gap %q, want a gap after block %d", len(got), gap, want)
 		}
-		after, i.Mark = gap, r.Mark(gap)
+		after, i.Reported = gap, r.ReportedGaps(gap)
 		r.Close()
 	}
 }

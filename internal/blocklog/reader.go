@@ -20,8 +20,8 @@ type Item struct {
 	// Origin is the place from which the Reader got the block.
 	Origin Origin
 
-	// Mark is the [Mark] for Cursor. A client that resumes from Cursor passes it in its [Interest].
-	Mark Mark
+	// Reported belongs to Cursor: a client that resumes from Cursor passes both in its [Interest].
+	Reported ReportedGaps
 }
 
 // An Origin is a place from which a Reader gets the block of an [Item].
@@ -45,20 +45,20 @@ type Reader[B any] struct {
 	wake  func()
 
 	// The group's lock guards these fields.
-	at              mark   // the reader has read every match before it; at.next is catchingUp if it is not live
-	since           uint64 // items before this number do not count the reader; it became live after they were added
-	start           string // a reader that joined without a cursor receives no block up to this cursor; otherwise ""
-	lastReturned    string // cursor of the last item; before the first item, the cursor with which the reader joined
-	slot            int32  // index in group.members, -1 when closed; changes only while the log's lock is held too
-	fresh           bool   // the reader joined without a cursor
-	moved           bool   // the reader was moved during a search, whose result must be discarded
-	lost            error  // the cause if the reader has ended at its cursor: ErrGap or ErrNoPosition; otherwise nil
-	reportedGap     uint32 // number of the newest gap when the client was last sent back; 0 if it never was
-	reportedLasting uint32 // highest number of the lasting gaps because of which the client was sent back
+	at                position // the reader has read every match before it; at.next is catchingUp if it is not live
+	since             uint64   // the group keeps for the reader only the matches from this number on
+	start             string   // if the reader joined without a cursor: it receives no block up to this one; otherwise ""
+	lastReturned      string   // cursor of the last item; before the first one, the cursor with which the reader joined
+	slot              int32    // index in group.members, -1 when closed; changes only while the log's lock is held too
+	fresh             bool     // the reader joined without a cursor
+	moved             bool     // the reader was moved during a search, whose result must be discarded
+	lost              error    // ErrGap or ErrNoPosition if the reader has ended at its cursor because of it; otherwise nil
+	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
+	reportedPermanent uint32   // highest number of the permanent gaps because of which the client was sent back
 
 	sentBack string // the cursor with which the reader joined, if the client was sent back to it; otherwise ""
 
-	from string // where the reader began; it may lack the heads of shards without a block after this cursor
+	from string // where the reader began; it may not know the newest block of a shard without a later block
 
 	// The log's lock guards these fields.
 	awaited *page[B] // the page that the reader waits for
@@ -104,7 +104,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			return Item{}, nil
 		case at.next >= since:
 			item := g.take(r)
-			item.Mark = r.mark(item.Cursor)
+			item.Reported = r.reportedGaps(item.Cursor)
 			return item, nil
 		}
 		catchUp := r.catchUp
@@ -121,7 +121,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		}
 		if item.Payload != nil {
 			r.lastReturned = item.Cursor
-			item.Mark = r.mark(item.Cursor)
+			item.Reported = r.reportedGaps(item.Cursor)
 		}
 		if item.Payload != nil || err != nil {
 			return item, err
@@ -138,22 +138,22 @@ func (r *Reader[B]) Next() (Item, error) {
 // searchBlocks is the maximum number of blocks that one search evaluates.
 const searchBlocks = 64
 
-// search finds the first match at or after the mark at, among the blocks that the reader must evaluate itself. It also
-// returns the mark that it reached.
-func (r *Reader[B]) search(catchUp *stored[B], at mark, since uint64) (Item, mark, error) {
+// search finds the first match at or after the position at, among the blocks that the reader must evaluate itself. It
+// also returns the position that it reached.
+func (r *Reader[B]) search(catchUp *stored[B], at position, since uint64) (Item, position, error) {
 	if at.next == catchingUp {
 		return r.readOn(catchUp, at)
 	}
 	return r.reread(at, since)
 }
 
-// reread searches for a match in the window, from the mark at up to, but not including, block number end. The group
+// reread searches for a match in the window, from the position at up to, but not including, block number end. The group
 // does not keep the matches of these blocks for the reader. If the reader's next block has left the window, reread
-// returns a mark with which the reader catches up.
-func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
+// returns a position with which the reader catches up.
+func (r *Reader[B]) reread(at position, end uint64) (Item, position, error) {
 	v := r.log.view.Load()
 	if at.next < v.base.next {
-		return Item{}, mark{catchingUp, at.cursor}, nil
+		return Item{}, position{catchingUp, at.cursor}, nil
 	}
 	end = min(end, at.next+searchBlocks)
 	for i := at.next - v.base.next; at.next < end; i++ {
@@ -162,7 +162,7 @@ func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
 		if err != nil {
 			return Item{}, at, err
 		}
-		at = mark{at.next + 1, e.cursor}
+		at = position{at.next + 1, e.cursor}
 		if payload != nil {
 			return Item{Cursor: e.cursor, Payload: payload, Arrived: v.stamps[i].arrived, Origin: OriginWindow}, at, nil
 		}
@@ -170,11 +170,11 @@ func (r *Reader[B]) reread(at mark, end uint64) (Item, mark, error) {
 	return Item{}, at, nil
 }
 
-// evaluate returns the payload of a block. If Eval panics, it returns a Lost that ends the reader at the mark.
-func (r *Reader[B]) evaluate(e entry[B], at mark) ([]byte, error) {
+// evaluate returns the payload of a block. If Eval panics, it returns a Lost that ends the reader at the position.
+func (r *Reader[B]) evaluate(e entry[B], at position) ([]byte, error) {
 	payload, err := r.group.evaluate(e.block)
 	if err != nil {
-		r.log.logPanic("block evaluation panicked", err, e.cursor)
+		r.log.logPanic("block evaluation panicked; its subscriptions end", err, e.cursor)
 		return nil, &Lost{Cursor: at.cursor, Err: err}
 	}
 	return payload, nil
@@ -186,7 +186,7 @@ func (r *Reader[B]) evaluate(e entry[B], at mark) ([]byte, error) {
 // of a chain that was empty when the Reader joined. For a Reader that joined without a cursor, it returns "" until the
 // source has returned its newest block.
 func (r *Reader[B]) Cursor() string {
-	// Read l.delivered first: the group then contains every match up to that mark when its lock is acquired.
+	// Read l.delivered first: the group then contains every match up to that position when its lock is acquired.
 	r.log.mu.Lock()
 	delivered := r.log.delivered
 	r.log.mu.Unlock()
@@ -196,12 +196,12 @@ func (r *Reader[B]) Cursor() string {
 	return g.reached(r, delivered).cursor
 }
 
-// Mark returns the Mark for a cursor that the Reader has returned. A client that resumes from the cursor passes the
-// Mark in its [Interest].
-func (r *Reader[B]) Mark(cursor string) Mark {
+// ReportedGaps returns the gaps that were reported to the client, for a cursor that the Reader has returned. A client
+// that resumes from the cursor passes both in its [Interest].
+func (r *Reader[B]) ReportedGaps(cursor string) ReportedGaps {
 	r.group.mu.Lock()
 	defer r.group.mu.Unlock()
-	return r.mark(cursor)
+	return r.reportedGaps(cursor)
 }
 
 // Close ends the Reader: Next returns ErrClosed. The Log continues for other Readers. Further calls of Close have no

@@ -80,14 +80,14 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 // insertFound inserts the blocks that were missing before the block with the cursor, and reports the repaired gap.
 func (l *Log[B]) insertFound(f found[B], workchain int32, cursor string) {
 	ended := l.insertMissing(f.missing, workchain, f.after)
-	l.logLine(slog.LevelWarn, "gap repaired", "workchain", workchain, "after", f.after, "before", cursor,
-		"blocks", len(f.missing), "subscriptions", ended)
+	l.logLine(slog.LevelWarn, "gap repaired; the missing blocks are delivered",
+		"workchain", workchain, "after", f.after, "before", cursor, "blocks", len(f.missing), "subscriptions", ended)
 	l.gapEvent(workchain, f.after, true, ended)
 }
 
 func (l *Log[B]) logUnrepaired(workchain int32, after, cursor string, ended int, err error) {
-	l.logLine(slog.LevelError, "gap not repaired", "workchain", workchain, "after", after, "before", cursor,
-		guard.Error(err), "subscriptions", ended, guard.Stack(err))
+	l.logLine(slog.LevelError, "gap not repaired; affected subscriptions ended", "workchain", workchain,
+		"after", after, "before", cursor, guard.Error(err), "subscriptions", ended, guard.Stack(err))
 	l.gapEvent(workchain, after, false, ended)
 }
 
@@ -206,7 +206,7 @@ func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string
 		}
 	})
 	if len(*l.openGaps.Load()) > 0 {
-		l.gaps.Add(1) // clients that left during the search have marks with this number, but lack the found blocks
+		l.gaps.Add(1) // clients that left during the search have this number in ReportedGaps, but lack the found blocks
 	}
 	old, late := l.view.Load(), 0
 	for late < len(missing) && missing[late].cursor < old.newest.cursor {
@@ -280,13 +280,13 @@ func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after 
 	return ended
 }
 
-// skipGap ends the readers that a lasting gap may affect, and publishes b, the block after the gap. The window starts
+// skipGap ends the readers that a permanent gap may affect, and publishes b, the block after the gap. The window starts
 // again after b, so that a reader that resumes from before the gap reads from the source, which may have the missing
 // blocks by then. skipGap returns the number of readers that ended.
 func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int) {
 	ended = l.endAffected(at.Workchain, after, cursor)
 	l.heads.set(at, cursor)
-	v := emptyView[B](mark{l.delivered.next + 1, cursor})
+	v := emptyView[B](position{l.delivered.next + 1, cursor})
 	v.arrived, v.fresh = time.Now(), true
 	l.publish(&v)
 	l.setOpenGaps()
@@ -294,20 +294,20 @@ func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int)
 	return ended
 }
 
-// endAffected ends the readers that a lasting gap before the block with the cursor may affect, and returns their
+// endAffected ends the readers that a permanent gap before the block with the cursor may affect, and returns their
 // number. It returns with the log's lock held.
 func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) {
 	concerned := make(map[*shareGroup[B]]bool)
 	l.forEachGroup(func(g *shareGroup[B]) {
 		may, err := g.mayMatch(workchain)
 		if concerned[g] = may; err != nil {
-			l.logPanic("workchain filter panicked", err, after)
+			l.logPanic("workchain filter panicked; its subscriptions may end", err, after)
 		}
 	})
-	l.addLasting(cursor)
+	l.addPermanent(cursor)
 	for _, g := range l.groups {
 		if concerned[g] {
-			n, wakes := g.endAtGap(after, l.gaps.Load()+1, l.lastingGaps[cursor].number, l.delivered, l.wakes)
+			n, wakes := g.endAtGap(after, l.gaps.Load()+1, l.permanentGaps[cursor].number, l.delivered, l.wakes)
 			ended, l.wakes = ended+n, wakes
 		}
 	}
@@ -339,9 +339,9 @@ func (l *Log[B]) forEachGroup(do func(*shareGroup[B])) {
 	}
 }
 
-// renumber makes all live members catch up from their positions, because the blocks of the window have new numbers.
-// next is the number of the next block.
-func (g *shareGroup[B]) renumber(next uint64, delivered mark, wakes []func()) []func() {
+// renumber makes all live readers of the group catch up from their positions, because the blocks of the window have new
+// numbers. next is the number of the next block.
+func (g *shareGroup[B]) renumber(next uint64, delivered position, wakes []func()) []func() {
 	wakes = g.fallAll(delivered, wakes)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -28,20 +28,20 @@ func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
 	})
 }
 
-// ResumePoint returns the cursor and Mark from which a client can resume if the Reader is closed now. If no gap affects
-// the client, err is nil and the cursor is that of [Reader.Cursor].
+// ResumePoint returns the cursor, and the gaps reported so far, with which a client can resume if the Reader is closed
+// now. If no gap affects the client, err is nil and the cursor is that of [Reader.Cursor].
 //
 // If a gap was found that was not reported to the client yet, err is ErrGap and the cursor is before the gap. The
 // client may have received blocks after the cursor, and receives all of them again. A gap counts as found when the
-// search for its missing blocks begins. If that search finds none of them, a client that resumes with the Mark does not
-// receive ErrGap for the gap again.
-func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
+// search for its missing blocks begins. If that search finds none of them, a client that resumes with the returned gaps
+// does not receive ErrGap for the gap again.
+func (r *Reader[B]) ResumePoint() (cursor string, gaps ReportedGaps, err error) {
 	cursor = r.Cursor()
 	open := *r.log.openGaps.Load() // read before r.lost, which is set when the search ends
 	g := r.group
 	g.mu.Lock()
 	at, returned, start, gap, closed := r.at, r.lastReturned, r.start, r.lost == ErrGap, r.slot < 0
-	reported, lasting := r.reportedGap, r.reportedLasting
+	reported, permanent := r.reportedGap, r.reportedPermanent
 	if gap && !closed {
 		cursor = at.cursor // the gap may have been found since Cursor was called
 	}
@@ -71,12 +71,12 @@ func (r *Reader[B]) ResumePoint() (cursor string, mark Mark, err error) {
 	}
 	switch {
 	case closed || !gap:
-		return cursor, r.Mark(cursor), nil
+		return cursor, r.ReportedGaps(cursor), nil
 	case cursor == reached:
-		return cursor, r.Mark(cursor), ErrGap
+		return cursor, r.ReportedGaps(cursor), ErrGap
 	}
 	if reported = max(reported, number); reported == 0 {
 		return cursor, 0, ErrGap
 	}
-	return cursor, newMark(reported, lasting) | markHere, ErrGap
+	return cursor, newReportedGaps(reported, permanent) | sentBackHere, ErrGap
 }

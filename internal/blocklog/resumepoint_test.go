@@ -56,7 +56,7 @@ func TestResumePointIsBeforeAGapDuringItsRepair(t *testing.T) {
 }
 
 func TestResumePointAgreesWithNextAfterTheRepair(t *testing.T) {
-	for name, repaired := range map[string]bool{"repaired gap": true, "lasting gap": false} {
+	for name, repaired := range map[string]bool{"repaired gap": true, "permanent gap": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newShardSource()
@@ -84,7 +84,7 @@ func TestResumePointAgreesWithNextAfterTheRepair(t *testing.T) {
 
 // ResumePoint reported the gap to a client that left during the search. The client resumes during the search or after
 // it.
-func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) {
+func TestPermanentGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) {
 	for name, wait := range map[string]time.Duration{
 		"resumed during the search": 0, "resumed after the search": repairTimeout + time.Second,
 	} {
@@ -101,14 +101,14 @@ func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) 
 				expectNow(t, r, 4)
 				f.grow(base(3))
 				time.Sleep(time.Second)
-				cursor, mark, err := r.ResumePoint()
+				cursor, reported, err := r.ResumePoint()
 				if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
 					t.Fatalf("got resume point %q and error %v, want block 2 and ErrGap", cursor, err)
 				}
 				time.Sleep(wait)
 				i := blocksOf(-1, 0)
 				if i.After = &cursor; marked {
-					i.Mark = mark
+					i.Reported = reported
 				}
 				again, err := l.Join(i)
 				if err != nil {
@@ -124,10 +124,12 @@ func TestLastingGapIsNotReportedAgainToClientThatLeftDuringRepair(t *testing.T) 
 					}
 				}
 				if want := []int{4, 5}; marked && (err != nil || !slices.Equal(got, want)) {
-					t.Errorf("%s: a client with a Mark received blocks %d and error %v, want %d", name, got, err, want)
+					t.Errorf("%s: a client with ReportedGaps received blocks %d and error %v, want %d",
+						name, got, err, want)
 				}
 				if !marked && !errors.Is(err, ErrGap) {
-					t.Errorf("%s: a client without Mark received blocks %d and error %v, want ErrGap", name, got, err)
+					t.Errorf("%s: a client without ReportedGaps received blocks %d and error %v, want ErrGap",
+						name, got, err)
 				}
 				again.Close()
 			})
@@ -150,12 +152,12 @@ func TestClientThatLeftDuringRepairReceivesTheStoredBlock(t *testing.T) {
 		expectNow(t, r, 5)
 		f.grow(base(4)) // shows that both are missing
 		time.Sleep(time.Second)
-		cursor, mark, err := r.ResumePoint()
+		cursor, reported, err := r.ResumePoint()
 		if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
 			t.Fatalf("got resume point %q and error %v, want block 2 and ErrGap", cursor, err)
 		}
 		i := blocksOf(-1, 0)
-		i.Mark = mark
+		i.Reported = reported
 		r = joinAt(t, l, i, 2)
 		expectNow(t, r)
 		time.Sleep(2 * repairTimeout)
@@ -163,7 +165,7 @@ func TestClientThatLeftDuringRepairReceivesTheStoredBlock(t *testing.T) {
 			t.Fatalf("read block %q and error %v, want block 3", item.Cursor, err)
 		}
 		expectGap(t, r, 3)
-		i.Mark = r.Mark(cursorOf(3))
+		i.Reported = r.ReportedGaps(cursorOf(3))
 		expectEventually(t, joinAt(t, l, i, 3), 5, 6)
 	})
 }
@@ -179,12 +181,12 @@ func TestClientThatJoinedAfterTheGapsStartAndLeftDuringRepairReceivesTheStoredBl
 		f.lacks[4] = true
 		f.growSkipped([]int{3, 4}, base(2), base(3), master(2), base(4))
 		time.Sleep(time.Second)
-		cursor, mark, err := r.ResumePoint()
+		cursor, reported, err := r.ResumePoint()
 		if r.Close(); cursor != cursorOf(2) || !errors.Is(err, ErrGap) {
 			t.Fatalf("got resume point %q and error %v, want block 2 and ErrGap", cursor, err)
 		}
 		i := blocksOf(0)
-		i.Mark = mark
+		i.Reported = reported
 		r = joinAt(t, l, i, 2)
 		expectNow(t, r)
 		time.Sleep(2 * repairTimeout)
@@ -207,13 +209,13 @@ func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 		f.growSkipped([]int{3}, base(2), master(2))
 		f.grow(base(3)) // shows the gap
 		type position struct {
-			after string
-			mark  Mark
+			after    string
+			reported ReportedGaps
 		}
 		join := func(p position) *Reader[shardBlock] {
 			t.Helper()
 			i := blocksOf(-1, 0)
-			i.After, i.Mark = &p.after, p.mark
+			i.After, i.Reported = &p.after, p.reported
 			r, err := l.Join(i)
 			if err != nil {
 				t.Fatal(err)
@@ -237,14 +239,14 @@ func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 				if err != nil || item.Cursor != cursorOf(number) {
 					t.Fatalf("read block %q and error %v, want block %d", item.Cursor, err, number)
 				}
-				from = position{item.Cursor, item.Mark}
+				from = position{item.Cursor, item.Reported}
 			}
 			return from
 		}
 		first := join(position{cursorOf(2), 0})
 		expectNow(t, first, 4)
 		var sentBack position
-		sentBack.after, sentBack.mark, _ = first.ResumePoint()
+		sentBack.after, sentBack.reported, _ = first.ResumePoint()
 		first.Close()
 		early := reads(sentBack, 4)
 		f.set(func() { delete(f.lacks, 3) })
@@ -253,15 +255,15 @@ func TestClientsThatLeftDuringRepairReceiveTheFoundBlock(t *testing.T) {
 		again := join(early)
 		expectGap(t, again, 2)
 		again.Close()
-		for _, p := range []position{sentBack, {cursorOf(2), again.Mark(cursorOf(2))}} {
+		for _, p := range []position{sentBack, {cursorOf(2), again.ReportedGaps(cursorOf(2))}} {
 			reads(reads(p, 3, 4), 5) // the gap is not reported again
 		}
 	})
 }
 
-// A gap may be found between a call of Cursor and the call of Mark for that cursor. The Mark must not count the gap as
-// reported.
-func TestMarkDoesNotHideAGapThatWasFoundAfterCursorReturned(t *testing.T) {
+// A gap may be found between a call of Cursor and the call of ReportedGaps for that cursor. The result must not count
+// the gap as reported.
+func TestReportedGapsExcludeAGapThatWasFoundAfterCursorReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1), base(1))
@@ -275,9 +277,9 @@ func TestMarkDoesNotHideAGapThatWasFoundAfterCursorReturned(t *testing.T) {
 		f.grow(base(3))
 		synctest.Wait()
 		again := blocksOf()
-		again.Mark = r.Mark(cursor)
+		again.Reported = r.ReportedGaps(cursor)
 		expectGap(t, joinAt(t, l, again, 5), 2)
-		again.Mark = r.Mark(r.Cursor())
+		again.Reported = r.ReportedGaps(r.Cursor())
 		expectEventually(t, joinAt(t, l, again, 2), 3, 4, 5, 6)
 	})
 }

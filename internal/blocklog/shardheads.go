@@ -111,8 +111,8 @@ func (ls shardHeads) set(p Place, cursor string) {
 }
 
 // before returns the position before the blocks that may be missing before a block: the lowest cursor of the heads in
-// its shard. If a part of the shard has no head, before returns at most since, the cursor after which every shard with a
-// block has a head.
+// its shard. If a part of the shard has no head, before returns at most since, the cursor after which every shard with
+// a block has a head.
 func (ls shardHeads) before(p Place, since string) string {
 	shard, lowest := shardOf(p), ""
 	uncovered := lowestBit(shard) // half the size of the part without a head

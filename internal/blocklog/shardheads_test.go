@@ -76,7 +76,7 @@ func TestCheckDetectsMissingBlocksFromSeqNos(t *testing.T) {
 	}
 }
 
-func TestBeforeReturnsTheStartOfAGap(t *testing.T) {
+func TestStartOfAGapIsTheLowestCursorOfItsShards(t *testing.T) {
 	ls := make(shardHeads)
 	for i, p := range []Place{{0, wholeShard, 1}, {0, left, 2}, {0, leftLeft, 3}, {-1, wholeShard, 9}} {
 		ls.set(p, cursorOf(i+1))

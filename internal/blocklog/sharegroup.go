@@ -29,18 +29,18 @@ type shareGroup[B any] struct {
 
 	mu      sync.Mutex
 	members []*Reader[B]
-	items   []match // the kept matches that a live member has not read yet, ascending
-	bytes   int     // size of items in bytes
-	since   uint64  // items has every unread match from this number on
-	matched uint64  // number after the last match, at first of the next block; a live reader there has read everything
-	err     error   // set when the group has ended
-	ended   mark    // the mark that the group had reached when it ended
+	items   []match  // the kept matches that a live reader has not read yet, ascending
+	bytes   int      // size of items in bytes
+	since   uint64   // items has every unread match from this number on
+	matched uint64   // number after the last match, at first of the next block; a live reader there has read everything
+	err     error    // set when the group has ended
+	ended   position // the position that the group had reached when it ended
 }
 
 // A match is a block for which Eval returned a payload.
 type match struct {
 	number  uint64
-	unread  int // number of live members that have not read the match; never lower than for the match before it
+	unread  int // number of live readers that have not read the match; never lower than for the match before it
 	cursor  string
 	payload []byte
 	arrived time.Time
@@ -53,8 +53,9 @@ func (g *shareGroup[B]) evaluate(b B) (payload []byte, err error) {
 	return payload, err
 }
 
-// begin moves the live members to the position that the log has found. They joined before the log had one.
-func (g *shareGroup[B]) begin(at mark) {
+// begin moves the live readers of the group, which joined before the log had a position, to the position that the log
+// has found.
+func (g *shareGroup[B]) begin(at position) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.matched = at.next
@@ -72,9 +73,10 @@ func (g *shareGroup[B]) add(r *Reader[B]) {
 	g.members = append(g.members, r)
 }
 
-// put adds the match between the marks before and after for the live members that have not passed it, and appends their
-// wake functions to wakes. If the group then exceeds its limits, put discards the oldest items.
-func (g *shareGroup[B]) put(payload []byte, before, after mark, arrived time.Time, wakes []func()) []func() {
+// put keeps a payload for the live readers that have not passed its block, and appends their wake functions to wakes.
+// before and after are the positions around the block. If the group then exceeds its limits, put discards the oldest
+// payloads.
+func (g *shareGroup[B]) put(payload []byte, before, after position, arrived time.Time, wakes []func()) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
@@ -110,8 +112,8 @@ func (g *shareGroup[B]) put(payload []byte, before, after mark, arrived time.Tim
 	return wakes
 }
 
-// shrink makes groups discard their items until all groups together keep at most Options.KeptBytes. It takes the groups
-// in rotation. Otherwise, readers that do not read could use up the memory that other readers need.
+// shrink makes groups discard their payloads until all groups together keep at most Options.KeptBytes. It takes the
+// groups in rotation. Otherwise, readers that do not read could use up the memory that other readers need.
 func (l *Log[B]) shrink() {
 	for n := len(l.delivering); n > 0 && l.kept.Load() > int64(l.opts.KeptBytes); n-- {
 		g := l.delivering[l.nextToShrink.Add(1)%uint64(len(l.delivering))]
@@ -121,7 +123,7 @@ func (l *Log[B]) shrink() {
 	}
 }
 
-// discard removes the first n items, even though members have not read them.
+// discard removes the first n items, even though readers have not read them.
 func (g *shareGroup[B]) discard(n int) {
 	if n > 0 {
 		g.since = g.items[n-1].number + 1
@@ -139,16 +141,16 @@ func (g *shareGroup[B]) take(r *Reader[B]) Item {
 	})
 	m := &g.items[i]
 	item := Item{Cursor: m.cursor, Payload: m.payload, Arrived: m.arrived, Origin: OriginLive}
-	r.at = mark{m.number + 1, m.cursor}
+	r.at = position{m.number + 1, m.cursor}
 	r.lastReturned = m.cursor
 	m.unread--
 	g.forget()
 	return item
 }
 
-// drop removes a reader from the group. It returns the number of remaining members, and whether the reader was a
-// member. The reader keeps its position.
-func (g *shareGroup[B]) drop(r *Reader[B], delivered mark) (left int, was bool) {
+// drop removes a reader from the group. It returns the number of remaining readers, and whether the reader was in the
+// group. The reader keeps its position.
+func (g *shareGroup[B]) drop(r *Reader[B], delivered position) (left int, was bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if r.slot < 0 {
@@ -185,12 +187,12 @@ func (g *shareGroup[B]) fall(r *Reader[B], cursor string) {
 		g.release(r)
 		r.log.catchingUp.Add(1)
 	}
-	r.at = mark{catchingUp, cursor}
+	r.at = position{catchingUp, cursor}
 }
 
-// move moves a reader to the mark that its search reached. If the log lost its position during the search, the reader
-// catches up from the cursor of the mark.
-func (g *shareGroup[B]) move(r *Reader[B], at mark) {
+// move moves a reader to the position that its search reached. If the log lost its position during the search, the
+// reader catches up from the cursor of the position.
+func (g *shareGroup[B]) move(r *Reader[B], at position) {
 	if at.next == catchingUp || r.at.next == catchingUp {
 		g.fall(r, at.cursor)
 	} else {
@@ -198,8 +200,8 @@ func (g *shareGroup[B]) move(r *Reader[B], at mark) {
 	}
 }
 
-// fallAll makes all live members catch up from their positions, and appends their wake functions to wakes.
-func (g *shareGroup[B]) fallAll(delivered mark, wakes []func()) []func() {
+// fallAll makes all live readers of the group catch up from their positions, and appends their wake functions to wakes.
+func (g *shareGroup[B]) fallAll(delivered position, wakes []func()) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, r := range g.members {
@@ -216,7 +218,7 @@ func (g *shareGroup[B]) fallAll(delivered mark, wakes []func()) []func() {
 
 // reached returns the position of a reader. A live reader that has read every match is at delivered, the position of
 // the log, or at g.ended if the group has ended.
-func (g *shareGroup[B]) reached(r *Reader[B], delivered mark) mark {
+func (g *shareGroup[B]) reached(r *Reader[B], delivered position) position {
 	if g.err != nil {
 		delivered = g.ended
 	}
@@ -226,8 +228,8 @@ func (g *shareGroup[B]) reached(r *Reader[B], delivered mark) mark {
 	return r.at
 }
 
-// end ends the group at a mark, and appends the wake functions of its members to wakes.
-func (g *shareGroup[B]) end(at mark, err error, wakes []func()) []func() {
+// end ends the group at a position, and appends the wake functions of its readers to wakes.
+func (g *shareGroup[B]) end(at position, err error, wakes []func()) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
@@ -243,7 +245,7 @@ func (g *shareGroup[B]) end(at mark, err error, wakes []func()) []func() {
 	return wakes
 }
 
-// forget removes the items that all members have read.
+// forget removes the items that all readers of the group have read.
 func (g *shareGroup[B]) forget() {
 	n := 0
 	for n < len(g.items) && g.items[n].unread == 0 {
@@ -271,10 +273,10 @@ func (g *shareGroup[B]) mayMatch(workchain int32) (may bool, err error) {
 	return may || err != nil, err
 }
 
-// end ends all readers of g. Each of them receives its unread blocks before the mark at, and then err. A reader that
-// joins later with the same key gets a new group. end appends the readers' wake functions to wakes; the caller must
-// call them after it has released l.mu.
-func (l *Log[B]) end(g *shareGroup[B], at mark, err error, wakes []func()) []func() {
+// end ends all readers of g. Each of them receives its unread blocks before the position at, and then err. A reader
+// that joins later with the same key gets a new group. end appends the readers' wake functions to wakes; the caller
+// must call them after it has released l.mu.
+func (l *Log[B]) end(g *shareGroup[B], at position, err error, wakes []func()) []func() {
 	l.remove(g)
 	return g.end(at, err, wakes)
 }
@@ -302,7 +304,7 @@ func (l *Log[B]) remove(g *shareGroup[B]) {
 func (l *Log[B]) callAll(wakes []func()) {
 	for _, wake := range wakes {
 		if err := guard.Run(wake); err != nil {
-			l.logPanic("wake function of a reader panicked", err, "")
+			l.logPanic("wake function panicked; other subscriptions continue", err, "")
 		}
 	}
 }

@@ -89,8 +89,8 @@ func (l *Log[B]) endForOutage() {
 	l.taskDone()
 }
 
-// lostCheckInterval is the time between checks of a source that is not live. It is short, so that a quiet chain does not
-// delay the end of an outage until its next block.
+// lostCheckInterval is the time between checks of a source that is not live. It is short, so that a quiet chain does
+// not delay the end of an outage until its next block.
 const lostCheckInterval = time.Second
 
 // untilCheck returns the time until the source must be checked again. The caller must hold l.eventMu.

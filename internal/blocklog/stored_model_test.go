@@ -92,10 +92,10 @@ func (w *modelClient) leave(t *testing.T, l *Log[shardBlock], rnd *rand.Rand) {
 	var err error
 	if n := len(w.got); n > 0 && rnd.IntN(2) == 0 {
 		cursor = cursorOf(w.got[n-1])
-		w.interest.Mark = w.Mark(cursor)
+		w.interest.Reported = w.ReportedGaps(cursor)
 		w.cuts = append(w.cuts, cursor)
 	} else {
-		cursor, w.interest.Mark, err = w.ResumePoint()
+		cursor, w.interest.Reported, err = w.ResumePoint()
 		if err == nil && n > 0 && cursor < cursorOf(w.got[n-1]) {
 			t.Errorf("ResumePoint returned %q and no error although the client received blocks %v", cursor, w.got)
 		}
@@ -199,7 +199,7 @@ func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 				atEnd := func(w *modelClient) bool {
 					return w.Cursor() == cursorOf(len(f.all)) && w.at.next != catchingUp
 				}
-				for range 3000 { // a reader waits up to five seconds at each lasting gap
+				for range 3000 { // a reader waits up to five seconds at each permanent gap
 					synctest.Wait()
 					done := true
 					for _, w := range clients {

@@ -13,10 +13,11 @@ type entry[B any] struct {
 	cursor string
 }
 
-// A mark is a position between two blocks. Blocks are numbered from 0 in the order of arrival, across restarts.
-type mark struct {
-	next   uint64 // number of the block after the mark
-	cursor string // cursor of the block before the mark
+// A position is a place between two blocks of the log. Blocks are numbered from 0 in the order of arrival, across
+// restarts of Follow.
+type position struct {
+	next   uint64 // number of the next block
+	cursor string // cursor of the last block before the position
 }
 
 // A Window is a snapshot of the Log's newest blocks. It does not change.
@@ -56,8 +57,8 @@ type view[B any] struct {
 	bytes   int // size of the blocks in memory
 	stamps  []stamp
 	index   index
-	base    mark      // beginning of the window
-	newest  mark      // end of the window
+	base    position  // beginning of the window
+	newest  position  // end of the window
 	arrived time.Time // arrival of the newest block; zero before the first one and after the source lost its history
 	fresh   bool      // the newest block arrived in the current Follow, and no gap has been found since
 }
@@ -117,8 +118,8 @@ func (l *Log[B]) raiseReached(cursor string) {
 	}
 }
 
-// emptyView returns an empty window at a mark.
-func emptyView[B any](at mark) view[B] { return view[B]{base: at, newest: at} }
+// emptyView returns an empty window at a position.
+func emptyView[B any](at position) view[B] { return view[B]{base: at, newest: at} }
 
 // extend returns a copy of v to which blocks can be pushed without changing v.
 func (v *view[B]) extend() view[B] {
@@ -152,11 +153,11 @@ func (v *view[B]) push(b B, s stamp, limit windowLimit, place func(B) Place) {
 	if place != nil {
 		v.index.add(v.newest.next, place(b))
 	}
-	v.newest = mark{v.newest.next + 1, s.cursor}
+	v.newest = position{v.newest.next + 1, s.cursor}
 	size := unsafe.Sizeof(b)
 	for v.bytes += s.size(size); v.exceeds(limit); {
 		v.bytes -= v.stamps[0].size(size)
-		v.base = mark{v.base.next + 1, v.stamps[0].cursor}
+		v.base = position{v.base.next + 1, v.stamps[0].cursor}
 		if place != nil {
 			v.index.removeOldest(place(v.blocks[0]))
 		}
@@ -217,7 +218,7 @@ func (v *view[B]) beforeOr(cursor, otherwise string) string {
 // merge returns a copy of the window in which late blocks are inserted in their places. All its blocks have new
 // numbers, which continue from the end of the old window.
 func (v *view[B]) merge(late []entry[B], limit windowLimit, place func(B) Place) view[B] {
-	n := emptyView[B](mark{v.newest.next, v.base.cursor})
+	n := emptyView[B](position{v.newest.next, v.base.cursor})
 	n.arrived = v.arrived
 	for i, b := range v.blocks {
 		for ; len(late) > 0 && late[0].cursor < v.stamps[i].cursor; late = late[1:] {

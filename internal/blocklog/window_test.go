@@ -68,7 +68,7 @@ func TestWindowOfStoredBlocksStaysWithinItsSize(t *testing.T) {
 	})
 }
 
-func TestExcessRecentBlocksAreIgnored(t *testing.T) {
+func TestRecentBlocksBeyondTheRequestedNumberAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newChain(300).source()
 		src.Recent = func(context.Context, int) ([]int, error) { return upTo(1, 300, 1), nil }

@@ -47,7 +47,7 @@ func TestWindowKeepsAsManyBlocksAsSizeOrDurationRequires(t *testing.T) {
 // stampBytes is the size of a block in these tests, with a cursor of 4 bytes.
 const stampBytes = 2*(12*8+int(unsafe.Sizeof(stamp{}))+24) + 4
 
-func TestStoredBlocksDoNotCountForTheDuration(t *testing.T) {
+func TestWindowAgeDoesNotKeepStoredBlocks(t *testing.T) {
 	v := view[[12]uint64]{arrived: time.Unix(1_600_000_000, 0)}
 	for i := range 50 {
 		v.push([12]uint64{}, stamp{cursor: fmt.Sprintf("%04d", i)}, windowLimit{20, 1 << 30, time.Hour}, nil)

@@ -93,7 +93,7 @@ func (a *sumAccount) Close()       {}
 
 // The pong for a long ping message is equally long. While the peer does not read the pong, the bytes beyond maxOutbox
 // are counted.
-func TestAccountCountsLongQueuedPong(t *testing.T) {
+func TestLongQueuedPongIsCountedInTheAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 100 << 10
 		account := new(sumAccount)

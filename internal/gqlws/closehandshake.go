@@ -43,7 +43,7 @@ func (c *conn) closeHandshake() {
 		return
 	}
 	if err := c.ws.Close(code, reason); err != nil {
-		c.server.log.DebugContext(c.ctx, "gqlws: close handshake not finished", guard.Error(err))
+		c.server.log.DebugContext(c.ctx, "gqlws: client did not answer the close frame", guard.Error(err))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // coder/websocket closes the connection immediately if a frame is broken. It must not do so before the writer has sent
 // the first reason.
-func TestBrokenFrameDoesNotReplaceFirstReason(t *testing.T) {
+func TestBrokenFrameDoesNotReplaceFirstCloseReason(t *testing.T) {
 	const error, code = `{"type":"connection_error","id":null,"payload":{"message":`, `"extensions":{"code":"`
 	large := strings.Repeat(" ", int(testOptions.MaxMessage))
 	for name, tc := range map[string]struct {
@@ -76,7 +76,7 @@ func TestSlowPeerReceivesCloseFrameDespiteBrokenFrame(t *testing.T) {
 	}
 }
 
-func TestBrokenFrameAndEOFDoNotReplaceFirstReason(t *testing.T) {
+func TestBrokenFrameAndEOFDoNotReplaceFirstCloseReason(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := testContext(t)
@@ -103,7 +103,7 @@ func TestBrokenFrameAndEOFDoNotReplaceFirstReason(t *testing.T) {
 // A peer may read the last messages of the server before it has sent the rest of its own message. The server must read
 // this rest, because a TCP reset could otherwise discard the last messages. FrameTimeout must not end the connection
 // earlier.
-func TestRestOfMessageIsReadBeforeConnectionCloses(t *testing.T) {
+func TestRestOfTooLargeMessageIsReadBeforeConnectionCloses(t *testing.T) {
 	large := frameOf(false, opText, make([]byte, testOptions.MaxMessage+1))
 	for name, tc := range map[string]struct{ send, rest []byte }{
 		"a message too big":      {large, frameOf(true, 0, []byte("its rest"))},

@@ -231,7 +231,7 @@ func TestBrokenFrameDuringCloseHandshakeKeepsCloseReason(t *testing.T) {
 
 // If Next returns a payload while the connection is ending, the payload is sent before the last message, and the cursor
 // in the last message is after the payload.
-func TestLastCursorIsAfterPayloadSentDuringEnd(t *testing.T) {
+func TestLastCursorIncludesPayloadSentWhileConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(*fakeStream){
 		"a payload": func(st *fakeStream) { st.push("1") },
 		"a loss":    func(st *fakeStream) { st.end(loss()) },

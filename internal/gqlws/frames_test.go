@@ -134,7 +134,7 @@ func TestTooLargeMessageEndsConnection(t *testing.T) {
 }
 
 // If the peer disconnects inside a message, the part that has arrived is not processed.
-func TestPartialMessageIsIgnored(t *testing.T) {
+func TestMessageCutOffByDisconnectIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()

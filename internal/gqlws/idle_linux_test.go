@@ -51,7 +51,7 @@ var (
 
 // The test compares the CPU time of a server with that of a loop of raw writes. Both run at the same time on the same
 // machine, and write the same frames to the same number of connections.
-func TestIdleSocketsCostLittleMoreThanRawWrites(t *testing.T) {
+func TestKeepAlivesOfIdleSocketsCostLittleMoreThanRawWrites(t *testing.T) {
 	if *idleSockets == 0 {
 		t.Log("not measured: -idle.sockets is not set, and the measurement would take a minute and a half")
 		return

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestLegacyDecodesMessages(t *testing.T) {
+func TestLegacyProtocolMessagesAreDecoded(t *testing.T) {
 	for _, tc := range []struct {
 		frame   string
 		kind    kind

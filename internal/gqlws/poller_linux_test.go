@@ -67,7 +67,7 @@ func TestReaderUsesBlockingReadsIfPollerFails(t *testing.T) {
 
 // If the connection is closed while its reader is being parked, a new reader may already have started. The old one must
 // then end.
-func TestOldReaderEndsIfUnparkedDuringParking(t *testing.T) {
+func TestOnlyOneReaderRemainsIfParkingIsInterrupted(t *testing.T) {
 	for name, unparked := range map[string]bool{"unparked": true, "not unparked": false} {
 		t.Run(name, func(t *testing.T) {
 			c := newConn(t.Context(), NewServer(testOptions), legacy{}, nil)
@@ -89,7 +89,7 @@ func TestOldReaderEndsIfUnparkedDuringParking(t *testing.T) {
 }
 
 // The poller may report a readable connection before the goroutine of its parked reader has ended.
-func TestMessageDuringParkingIsRead(t *testing.T) {
+func TestMessageThatArrivesWhileReaderParksIsRead(t *testing.T) {
 	s := NewServer(testOptions)
 	var once sync.Once
 	ss := rawConnSession{newCloseSession(t), s, func(c *conn, raw syscall.RawConn, f func(uintptr)) error {
@@ -248,7 +248,7 @@ func connWithDescriptorOf(s *Server, old *conn) (c *conn) {
 
 // A single expected pong does not start the reader. Other frames do: they count toward MessageRate, and a message after
 // a pong is processed.
-func TestOnlyExpectedPongLeavesReaderParked(t *testing.T) {
+func TestOnlyExpectedPongIsProcessedWithoutReader(t *testing.T) {
 	var pong = string(frameOf(true, opPong, nil))
 	for name, tt := range map[string]struct {
 		frames   string

@@ -110,7 +110,7 @@ func TestMissingPongsDoNotCountWhileQueriesWait(t *testing.T) {
 
 // While the server does not read from a peer, the peer's messages accumulate. When the server then reads them at once,
 // they must not count as a burst.
-func TestUnreadTimeIsCreditedToMessageRate(t *testing.T) {
+func TestTimeWithoutReadingIsCreditedToMessageRate(t *testing.T) {
 	const rate = 10
 	const all = 13 * rate // 10 s at the rate, and a burst of 3 s
 	for n, closed := range map[int]bool{all: false, all + 1: true} {

@@ -147,7 +147,7 @@ func TestMessageRateIsEnforced(t *testing.T) {
 
 // During the close handshake, coder/websocket reads pings on the writer's goroutine. The race detector checks that the
 // counters of the rate limiter are guarded.
-func TestRateLimiterIsGuardedDuringCloseHandshake(t *testing.T) {
+func TestMessageRateHasNoDataRaceDuringCloseHandshake(t *testing.T) {
 	o := testOptions
 	o.MessageRate = 1_000_000
 	s, ss := NewServer(o), newCloseSession(t)

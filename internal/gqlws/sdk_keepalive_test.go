@@ -15,7 +15,7 @@ import (
 // The SDK of the networks (ever-sdk) has a defect: it does not stop the timer of an earlier connection. When that timer
 // expires, the SDK closes the current connection if no keep-alive has arrived since the timer was set. If the interval
 // between keep-alives is constant, each such mistake leaves another old timer.
-func TestSDKStopsReconnectingByMistake(t *testing.T) {
+func TestKeepAliveIntervalStopsMistakenReconnectsOfSDK(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		clients  int

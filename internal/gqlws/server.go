@@ -179,7 +179,7 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	case err == nil:
 	case h.conn != nil:
 		// The peer has disconnected during the handshake, so that no response can be sent.
-		s.log.DebugContext(c.ctx, "gqlws: handshake not finished", guard.Error(err))
+		s.log.DebugContext(c.ctx, "gqlws: client disconnected during the handshake", guard.Error(err))
 		_ = h.conn.Close()
 		return nil
 	case h.hijackErr != nil:

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestTransportDecodesValidMessages(t *testing.T) {
+func TestTransportWSDecodesValidMessages(t *testing.T) {
 	for _, tc := range []struct {
 		frame   string
 		kind    kind
@@ -35,7 +35,7 @@ func TestTransportDecodesValidMessages(t *testing.T) {
 	}
 }
 
-func TestTransportReportsMalformedMessages(t *testing.T) {
+func TestTransportWSReportsMalformedMessages(t *testing.T) {
 	subscribe := func(payload string) string { return `{"id":"1","type":"subscribe","payload":` + payload + `}` }
 	for frame, want := range map[string]string{
 		"":                                     "Message is not a JSON object",

@@ -27,7 +27,7 @@ func shop(t *testing.T) *Cache {
 	return NewCache(s, Limits{}, masked, nil)
 }
 
-func TestBatchYieldsArgumentsOfFieldsThatSelectPrice(t *testing.T) {
+func TestBatchYieldsArgumentsOfFieldsThatSelectTheBatchedField(t *testing.T) {
 	for text, want := range map[string]string{
 		`{ware(name:"a"){price}}`:                                                                           "a",
 		`{ware(name:"a"){weight}}`:                                                                          "",

@@ -200,7 +200,7 @@ func TestFieldErrorIsDroppedOnlyIfItExceedsLimit(t *testing.T) {
 	}
 }
 
-func TestMergingStopsExactlyAtItsBudget(t *testing.T) {
+func TestFieldMergeCheckStopsExactlyAtItsBudget(t *testing.T) {
 	s := testSchema(t)
 	for text, want := range map[string]int{
 		"{int a:self{float} ...{string}}":                     0,
@@ -281,7 +281,7 @@ func TestFragmentChainsAreLimitedLikeParserNesting(t *testing.T) {
 	}
 }
 
-func TestHostFieldsMayReachResponseLimit(t *testing.T) {
+func TestHostFieldsMayFillResponseUpToItsLimit(t *testing.T) {
 	table, err := Extend(table(), Extension{Query: graphql.Fields{"words": {Type: graphql.NewList(graphql.String),
 		Resolve: func(graphql.ResolveParams) (any, error) { return []string{"one", "two", "three"}, nil }}}})
 	must(t, err)
@@ -313,7 +313,7 @@ func (most roomFor) Grow(n int) *Error {
 	return nil
 }
 
-func TestResponseWithReservationMayReachLimit(t *testing.T) {
+func TestResponseWithReservationMayGrowUpToItsLimit(t *testing.T) {
 	text := `{echo(s:"` + strings.Repeat("x", 3*unreservedBytes) + `")}`
 	data := len(ask(testCache(t, Limits{}), text, nil)) - len(`{"data":}`)
 	for limit, want := range map[int]string{data: `{"data":{"echo":`, data - 1: "The answer exceeds the limit"} {

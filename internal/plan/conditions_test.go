@@ -7,7 +7,7 @@ import (
 
 // A nullable variable with a default is valid at @skip and @include. If it is null, the object that has the selection
 // is an error. The expected responses are those of graphql-js 17.
-func TestNullConditionIsErrorOfItsObject(t *testing.T) {
+func TestNullSkipOrIncludeConditionFailsTheObject(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	null := map[string]any{"v": nil}
 	failed := func(directive, column, path string) string {

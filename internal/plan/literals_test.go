@@ -44,7 +44,7 @@ func TestRepeatedTextIsFoundWithoutItsFingerprint(t *testing.T) {
 	}
 }
 
-func TestTextsThatComeOnceAreNotCached(t *testing.T) {
+func TestTextsThatOccurOnceAreNotCached(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, string(repeatable(0)), nil)
 	bytes, entries := c.bytes, len(c.entries)

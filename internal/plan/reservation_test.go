@@ -32,7 +32,7 @@ func objects(t *testing.T, n int) *Bound {
 }
 
 // A small query must not wait for hundreds of large responses.
-func TestLargeResponsesYieldProcessor(t *testing.T) {
+func TestRunWithLargeResponseYieldsProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	b := objects(t, 1000)
 	b.Reservation = new(recordingReservation)
@@ -65,7 +65,7 @@ func TestResponsesGrowWithinTheirReservation(t *testing.T) {
 }
 
 // A run that does much work but appends few bytes yields the processor as often as a run that appends many bytes.
-func TestRunsThatAppendLittleYieldProcessor(t *testing.T) {
+func TestRunWithManyShortFieldsYieldsProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := NewCache(testSchema(t), defaultLimits, masked, nil)
 	nothing := many(6, "c%d:fields{x:__typename @include(if:false)}")

@@ -40,7 +40,7 @@ var weak = []weakness{
 // weakTimeout is the timeout of requests to weak servers.
 const weakTimeout = 2 * time.Second
 
-func TestWeakServersAreHarmed(t *testing.T) {
+func TestAttacksHarmServersWithKnownWeaknesses(t *testing.T) {
 	byName := map[string]family{}
 	for _, f := range families(false) {
 		byName[f.name] = f

@@ -213,7 +213,7 @@ func TestOnlyStoredQueriesNeedTheBackend(t *testing.T) {
 	}
 }
 
-func TestEveryPartRuns(t *testing.T) {
+func TestEveryBenchmarkPartRuns(t *testing.T) {
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
 			var out bytes.Buffer
