@@ -63,6 +63,11 @@ type Harness struct {
 	// returns must not use anything that the first Backend has cached. Reopen must
 	// arrange that the new Backend is closed when the test ends.
 	Reopen func() (chaingql.Backend, error)
+	// Replace makes the chain again, like an indexer that starts from the beginning. When it
+	// returns, the source has no blocks, and Append adds blocks to the new chain. The Backend
+	// must be a [chaingql.Epocher]. Run calls Replace while Blocks, Follow and lookups are
+	// running. They may fail with any error until Replace returns.
+	Replace func() error
 	// Interrupt makes every running Follow fail, like a lost connection. Calls of Follow
 	// that start later must work.
 	Interrupt func()
@@ -193,6 +198,14 @@ var rules = slices.Concat(
 		{name: "Follow continues if blocks that it has yielded are pruned", needs: needs("Append", "Prune"),
 			check: followIgnoresPruningBehindIt},
 	},
+		on(pageBasis, []rule{
+			{name: "Follow ends with ErrChainReplaced if the chain was made again", needs: needs("Append", "Replace"),
+				check: followEndsWithItsChain},
+			{name: "the first call after the chain was made again returns ErrChainReplaced",
+				needs: needs("Append", "Replace"), check: firstCallNoticesNewChain},
+			{name: "no page and no Follow has blocks of two chains", needs: needs("Append", "Replace"),
+				check: chainsAreNotMixed},
+		}...),
 		on(lookupBasis, rule{name: "BlockByHash and BlockBySeqNo find each block that Follow has yielded",
 			needs: needs("Append"), check: followedBlocksAreFound}),
 		on(pageBasis, []rule{
@@ -284,6 +297,7 @@ func (h Harness) lacks(ru rule) string {
 	has := map[string]bool{
 		"Append": h.Append != nil, "SetBalance": h.SetBalance != nil, "Balances": len(h.Balances) > 0,
 		"Prune": h.Prune != nil, "Reopen": h.Reopen != nil, "Interrupt": h.Interrupt != nil, "Stall": h.Stall != nil,
+		"Replace": h.Replace != nil,
 	}
 	for _, field := range ru.needs {
 		if !has[field] {

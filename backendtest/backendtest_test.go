@@ -20,6 +20,13 @@ import (
 // fullHarness returns a Harness for c that sets every optional field except Stall, Blocks
 // and Balances.
 func fullHarness(c *memchain.Chain) Harness {
+	chains := 0
+	replace := func() error {
+		chains++
+		c.Replace(fmt.Sprint("e", chains))
+		return nil
+	}
+	_ = replace() // the first chain has an epoch, too
 	return Harness{
 		Backend:    c,
 		Append:     func(blocks []chaingql.Block) error { return c.Append(blocks...) },
@@ -27,6 +34,7 @@ func fullHarness(c *memchain.Chain) Harness {
 		Prune:      func(before chaingql.Cursor) error { c.Prune(before); return nil },
 		Interrupt:  func() { c.Interrupt(nil) },
 		Reopen:     func() (chaingql.Backend, error) { return c, nil },
+		Replace:    replace,
 	}
 }
 
@@ -57,7 +65,15 @@ func TestBackendThatPollsPassesAllRules(t *testing.T) {
 type polled struct{ *memchain.Chain }
 
 func (p polled) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
-	return chaingql.Poll(ctx, p.Blocks, cmp.Or(after, "0"), 2*time.Millisecond)
+	epoch := p.Epoch()
+	page := func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+		blocks, err := p.Blocks(ctx, q)
+		if p.Epoch() != epoch {
+			return nil, chaingql.ErrChainReplaced
+		}
+		return blocks, err
+	}
+	return chaingql.Poll(ctx, page, cmp.Or(after, "0"), 2*time.Millisecond)
 }
 
 // A stallable is a chain that can be stalled. While it is stalled, each call waits until
@@ -140,6 +156,7 @@ func TestHarnessWithBlocksInsteadOfAppendPasses(t *testing.T) {
 	t.Parallel()
 	Run(t, func(t *testing.T) Harness {
 		c := memchain.New()
+		full := fullHarness(c)
 		blocks := Chain(60, 1)
 		if err := c.Append(blocks...); err != nil {
 			t.Fatal(err)
@@ -148,7 +165,7 @@ func TestHarnessWithBlocksInsteadOfAppendPasses(t *testing.T) {
 		c.SetBalance(addr, pow120)
 		return Harness{
 			Backend: c, Blocks: blocks, Balances: map[chaingql.Address]*big.Int{addr: pow120},
-			Prune: fullHarness(c).Prune, Interrupt: fullHarness(c).Interrupt,
+			Prune: full.Prune, Interrupt: full.Interrupt,
 		}
 	})
 }

@@ -1,9 +1,13 @@
 package backendtest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
@@ -45,4 +49,123 @@ var brokenEpochs = []brokenBackend{
 		h.Backend = withEpoch(c, "one")
 		h.Reopen = func() (chaingql.Backend, error) { return withEpoch(c, "two"), nil }
 	}, "and, after a restart"},
+	{"no call notices that the chain was made again", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		b := withEpoch(c, "one")
+		b.follow = func(ctx context.Context, after chaingql.Cursor) seq {
+			return chaingql.Poll(ctx, c.Blocks, cmp.Or(after, "0"), time.Millisecond)
+		}
+		h.Backend = b
+	}, "but Epoch returned \"one\" all the time"},
+	{"a chain that can be made again has no epoch", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = withEpoch(c, "")
+	}, "has no Epoch that clients could recognize the chain by"},
+	{"Epoch changes after ErrChainReplaced", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = newLateEpoch(c)
+	}, "it must return the new epoch first"},
+	{"a page is read with two statements", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
+			if q.First < 2 {
+				return c.Blocks(ctx, q)
+			}
+			half := q
+			half.First = q.First / 2
+			page, err := c.Blocks(ctx, half)
+			if err != nil || len(page) < half.First {
+				return page, err
+			}
+			time.Sleep(20 * time.Millisecond)
+			q.First, q.After = q.First-half.First, page[len(page)-1].Cursor
+			rest, err := c.Blocks(ctx, q)
+			return append(page, rest...), err
+		}}
+	}, "which are of two chains"},
+	{"Follow polls pages of any chain", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = override{Chain: c, follow: func(ctx context.Context, after chaingql.Cursor) seq {
+			return chaingql.Poll(ctx, c.Blocks, cmp.Or(after, "0"), time.Millisecond)
+		}}
+		h.Interrupt = nil
+	}, "a block of the chain that was made again: it must yield ErrChainReplaced"},
+	{"Blocks checks its cursor before the epoch", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		b := newLateEpoch(c)
+		h.Backend = earlyCursorCheck{b}
+	}, "ended with error chaingql: cursor is older than the retained history after the chain was made again"},
+	{
+		"Follow waits for blocks of a chain that was made again",
+		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
+			c.Follow(ctx, after)(func(b block, err error) bool {
+				if errors.Is(err, chaingql.ErrChainReplaced) {
+					<-ctx.Done()
+					err = ctx.Err()
+				}
+				return yield(b, err)
+			})
+		}),
+		"want ErrChainReplaced, because the chain was made again",
+	},
+	{
+		"Follow reports that blocks of a chain that was made again were pruned",
+		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
+			c.Follow(ctx, after)(func(b block, err error) bool {
+				if errors.Is(err, chaingql.ErrChainReplaced) {
+					err = chaingql.ErrCursorTooOld
+				}
+				return yield(b, err)
+			})
+		}),
+		"failed while the chain was made again: chaingql: cursor is older than the retained history",
+	},
+	{"BlockByHash finds blocks of the chain that was made again", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		b := &rememberingHashes{Chain: c}
+		h.Backend = b
+	}, "of a block of the chain that was made again, returned cursor"},
+}
+
+// A lateEpoch notices a new chain in all calls, but its Epoch changes only after a call of Blocks.
+type lateEpoch struct {
+	*memchain.Chain
+	known atomic.Pointer[string]
+}
+
+func newLateEpoch(c *memchain.Chain) *lateEpoch {
+	b := &lateEpoch{Chain: c}
+	epoch := c.Epoch()
+	b.known.Store(&epoch)
+	return b
+}
+
+func (b *lateEpoch) Epoch() string { return *b.known.Load() }
+
+func (b *lateEpoch) Blocks(ctx context.Context, q query) ([]block, error) {
+	if now := b.Chain.Epoch(); now != b.Epoch() {
+		b.known.Store(&now)
+		return nil, chaingql.ErrChainReplaced
+	}
+	return b.Chain.Blocks(ctx, q)
+}
+
+// An earlyCursorCheck is a lateEpoch that reports ErrCursorTooOld without a look at the epoch.
+type earlyCursorCheck struct{ *lateEpoch }
+
+func (b earlyCursorCheck) Blocks(ctx context.Context, q query) ([]block, error) {
+	if page, err := b.Chain.Blocks(ctx, q); errors.Is(err, chaingql.ErrCursorTooOld) {
+		return page, err
+	}
+	return b.lateEpoch.Blocks(ctx, q)
+}
+
+// rememberingHashes is a chain whose BlockByHash remembers each block that it has found.
+type rememberingHashes struct {
+	*memchain.Chain
+	found sync.Map
+}
+
+func (b *rememberingHashes) BlockByHash(ctx context.Context, hash chaingql.Hash) (block, error) {
+	if old, ok := b.found.Load(hash); ok {
+		return old.(block), ctx.Err()
+	}
+	found, err := b.Chain.BlockByHash(ctx, hash)
+	if err == nil {
+		b.found.Store(hash, found)
+	}
+	return found, err
 }

@@ -75,13 +75,19 @@ func (t *trial) fill(n, more int) {
 		t.stored = t.Blocks
 		return
 	}
-	t.coming = Chain(n+more, 1)
+	t.coming = t.generate(n + more)
+	t.grow(n)
+}
+
+// generate returns n blocks whose cursors the source accepts.
+func (t *trial) generate(n int) []chaingql.Block {
+	blocks := Chain(n, 1)
 	if t.Cursor != nil {
-		for i := range t.coming {
-			t.coming[i].Cursor = t.Cursor(2 * uint64(i+1))
+		for i := range blocks {
+			blocks[i].Cursor = t.Cursor(2 * uint64(i+1))
 		}
 	}
-	t.grow(n)
+	return blocks
 }
 
 // grow appends the next n blocks.

@@ -3,6 +3,7 @@ package memchain_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"sync"
@@ -17,9 +18,16 @@ import (
 
 func TestChainPassesAllBackendRules(t *testing.T) {
 	backendtest.Run(t, func(*testing.T) backendtest.Harness {
-		c := memchain.New()
+		c, chains := memchain.New(), 0
+		replace := func() error {
+			chains++
+			c.Replace(fmt.Sprint("epoch", chains))
+			return nil
+		}
+		_ = replace() // the first chain has an epoch, too
 		return backendtest.Harness{
 			Backend:    c,
+			Replace:    replace,
 			Append:     func(blocks []chaingql.Block) error { return c.Append(blocks...) },
 			SetBalance: func(a chaingql.Address, nano *big.Int) error { c.SetBalance(a, nano); return nil },
 			Prune:      func(before chaingql.Cursor) error { c.Prune(before); return nil },

@@ -45,8 +45,10 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 			page, err = b.page(ctx, q)
 		}
 	}
-	if err == nil {
-		err = b.checkEpoch(ctx, epoch)
+	if err == nil || errors.Is(err, chaingql.ErrCursorTooOld) { // the cursor may be of another stream
+		if changed := b.checkEpoch(ctx, epoch); changed != nil {
+			err = changed
+		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, failed("read blocks", err)

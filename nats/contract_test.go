@@ -26,12 +26,20 @@ func harness(t *testing.T, storage natschain.Storage) backendtest.Harness {
 	if err := w.SetBalances(ctx, known); err != nil {
 		t.Fatal(err)
 	}
+	js := raw(t, s.ClientURL())
 	h := backendtest.Harness{
 		Balances:   known,
 		Backend:    b,
 		Append:     func(blocks []chaingql.Block) error { return w.Append(ctx, blocks...) },
 		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
 		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
+		Replace: func() error {
+			if err := js.DeleteStream(ctx, "chain_blocks"); err != nil {
+				return err
+			}
+			w = writer(t, open(t, s.ClientURL(), &natschain.Options{Create: &storage}))
+			return nil
+		},
 		Interrupt: func() {
 			for !b.Connected() { // only an existing connection can be cut
 				time.Sleep(5 * time.Millisecond)

@@ -38,6 +38,8 @@ func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[c
 		err := b.follow(ctx, epoch, after, yield)
 		if errors.Is(err, errReplaced) {
 			b.reset()
+		}
+		if errors.Is(err, errReplaced) || errors.Is(err, chaingql.ErrCursorTooOld) {
 			if changed := b.checkEpoch(ctx, epoch); changed != nil {
 				err = changed
 			}

@@ -69,8 +69,13 @@ func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 		SetBalance: func(a chaingql.Address, nano *big.Int) error { return w.SetBalance(ctx, a, nano) },
 		Prune:      func(before chaingql.Cursor) error { return w.Prune(ctx, before) },
 		Reopen:     func() (chaingql.Backend, error) { return open(t, s.dsn("postgres"), &opts), nil },
-		Interrupt:  p.Cut,
-		Stall:      p.Stall,
+		Replace: func() error {
+			s.admin(t, "DROP SCHEMA "+quote(opts.Schema)+" CASCADE")
+			w = writer(t, open(t, s.dsn("postgres"), &opts))
+			return nil
+		},
+		Interrupt: p.Cut,
+		Stall:     p.Stall,
 	}
 }
 

@@ -1,0 +1,159 @@
+package backendtest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/chaingql/chaingql"
+)
+
+// generation returns n blocks of the chain that the source has after number calls of Replace. All generations have the
+// same cursors, so that a cursor belongs to a different block of each. The hashes of the blocks begin with number.
+func (t *trial) generation(number, n int) []chaingql.Block {
+	blocks := t.generate(n)
+	for i := range blocks {
+		blocks[i].Hash[0] = byte(number)
+	}
+	return blocks
+}
+
+// replace makes the chain again. grow then appends the blocks of the generation number.
+func (t *trial) replace(number, n int) {
+	if err := t.Replace(); err != nil {
+		t.Fatalf("Harness.Replace failed: %v", err)
+	}
+	t.stored, t.coming = nil, t.generation(number, n)
+}
+
+// existingEpoch returns the epoch. The rule fails if there is none.
+func (t *trial) existingEpoch() string {
+	epoch := t.epoch()
+	if epoch == "" {
+		t.Fatalf("Harness.Replace is set, but the Backend has no Epoch that clients could recognize the chain by")
+	}
+	return epoch
+}
+
+// followEndsWithItsChain replaces the chain under a Follow that waits and one whose caller is slow.
+func followEndsWithItsChain(t *trial) {
+	t.coming = t.generation(0, 60)
+	t.grow(60)
+	epoch, old := t.existingEpoch(), t.stored
+	waits, slow := t.follow(old[20].Cursor), t.follow(old[4].Cursor)
+	waits.expect(old[21:])
+	waits.quiet()
+	slow.expect(old[5:8])
+	t.replace(1, 90)
+	t.grow(90)
+	waits.endsWithChain(old, epoch)
+	slow.endsWithChain(old, epoch)
+	t.expectNewChain(old, epoch)
+}
+
+// firstCallNoticesNewChain replaces the chain while no call runs. The cursor of the next call is too old in the new
+// chain.
+func firstCallNoticesNewChain(t *trial) {
+	t.coming = t.generation(0, 60)
+	t.grow(60)
+	for number, call := range []func(after chaingql.Cursor, epoch string){
+		t.expectReplaced,
+		func(after chaingql.Cursor, epoch string) {
+			if t.epoch() == epoch {
+				t.follow(after).endsWithChain(nil, epoch)
+			}
+		},
+	} {
+		epoch, old := t.existingEpoch(), t.stored
+		t.replace(number+1, 40)
+		t.grow(40)
+		if t.Prune != nil {
+			t.pruneBelow(10)
+		}
+		call(old[0].Cursor, epoch)
+		t.expectNewChain(old, epoch)
+	}
+}
+
+// expectNewChain checks that the Backend serves the chain that replaced the old one.
+func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
+	if now := t.existingEpoch(); now == epoch {
+		t.Fatalf("Epoch returned %q before and after the chain was made again: it must return another one", now)
+	}
+	t.expectPage(chaingql.BlocksQuery{First: 100})
+	t.expectPage(chaingql.BlocksQuery{Last: 5})
+	t.follow(t.stored[0].Cursor).expect(t.stored[1:])
+	for i := range t.stored {
+		t.expectLookup(&t.stored[i], true)
+	}
+	for _, l := range t.lookups() {
+		if gone := &old[len(old)-1]; l.name == "BlockByHash" {
+			if fault := l.fault(t.ctx, gone, false); fault != "" {
+				t.Fatalf("%s, of a block of the chain that was made again, %s", l.call(gone), fault)
+			}
+		}
+	}
+}
+
+// retries is the maximum number of times that a rule repeats a call that fails because the source is being replaced.
+const retries = 100
+
+// expectReplaced reads a page of a chain that was replaced, unless the Backend has noticed that already.
+func (t *trial) expectReplaced(after chaingql.Cursor, epoch string) {
+	q := chaingql.BlocksQuery{First: 5, After: after}
+	for range retries {
+		if t.epoch() != epoch {
+			return
+		}
+		page, err := t.Backend.Blocks(t.ctx, q)
+		if t.replacedError(describe(q), err, epoch) {
+			return
+		}
+		if err == nil {
+			t.Fatalf("%s returned %d blocks after the chain was made again, but Epoch has not changed: it must return "+
+				"ErrChainReplaced", describe(q), len(page))
+		}
+		time.Sleep(t.Patience / retries)
+	}
+	t.Fatalf("%s failed for %v after the chain was made again, but never with ErrChainReplaced", describe(q), t.Patience)
+}
+
+// replacedError reports whether err ends a call that began before the chain with this epoch was replaced. If it does
+// not, the call must be repeated, because the source may be absent for a moment.
+func (t *trial) replacedError(what string, err error, epoch string) bool {
+	now := t.epoch()
+	switch {
+	case errors.Is(err, chaingql.ErrCursorTooOld), errors.Is(err, chaingql.ErrBadCursor):
+		if now != epoch {
+			return true
+		}
+		t.Fatalf("%s ended with error %v after the chain was made again: it must return ErrChainReplaced", what, err)
+	case errors.Is(err, chaingql.ErrChainReplaced) && now == epoch:
+		t.Fatalf("%s returned ErrChainReplaced, but Epoch still returned %q: it must return the new epoch first", what, now)
+	}
+	return errors.Is(err, chaingql.ErrChainReplaced) || now != epoch
+}
+
+// endsWithChain checks that the Follow yields only blocks of the old chain, whose epoch is given, and then ends.
+func (f *reading) endsWithChain(old []chaingql.Block, epoch string) {
+	next := 0
+	for next < len(old) && old[next].Cursor <= f.last {
+		next++
+	}
+	for range retries {
+		it := f.next("ErrChainReplaced, because the chain was made again")
+		for ; it.err == nil; next++ {
+			if next == len(old) || it.block != old[next] {
+				f.t.Fatalf("%s yielded cursor %q with hash %v, a block of the chain that was made again: it must yield "+
+					"ErrChainReplaced", f.name, it.block.Cursor, it.block.Hash)
+			}
+			f.take(it.block, old[next])
+			it = f.next("ErrChainReplaced, because the chain was made again")
+		}
+		if f.t.replacedError(f.name, it.err, epoch) {
+			return
+		}
+		time.Sleep(f.t.Patience / retries)
+		f = f.t.follow(f.last)
+	}
+	f.t.Fatalf("%s failed for %v after the chain was made again, but never with ErrChainReplaced", f.name, f.t.Patience)
+}
