@@ -21,8 +21,14 @@ type Chain struct {
 	appends sync.Mutex // held from the choice of sequence numbers until the blocks are in the chain
 
 	mu      sync.Mutex
-	follows map[*chaingql.Cursor]struct{} // the positions of the running Follows
-	moved   chan struct{}                 // closed and replaced when a position has changed
+	follows map[*position]struct{} // of the running Follows
+	moved   chan struct{}          // closed and replaced when a position has changed
+}
+
+// A position is that of a running Follow.
+type position struct {
+	epoch string // the chain's, when Follow was called
+	at    chaingql.Cursor
 }
 
 // NewChain returns a chain for the test t. It has one block: the masterchain block with sequence number 0.
@@ -33,7 +39,7 @@ type Chain struct {
 // the argument after in such a test.
 func NewChain(t testing.TB) *Chain {
 	t.Helper()
-	c := &Chain{Chain: memchain.New(), t: t, follows: map[*chaingql.Cursor]struct{}{}, moved: make(chan struct{})}
+	c := &Chain{Chain: memchain.New(), t: t, follows: map[*position]struct{}{}, moved: make(chan struct{})}
 	c.Append(masterBlock(0))
 	register(t, c)
 	return c
@@ -85,25 +91,55 @@ func (c *Chain) append(blocks []chaingql.Block, prepare func()) {
 	if len(blocks) == 0 {
 		return
 	}
-	c.commit(blocks, prepare)
+	epoch := c.commit(blocks, prepare)
 	newest := blocks[len(blocks)-1].Cursor
+	c.await("received block "+string(newest), func(p *position) bool { return p.epoch == epoch && p.at < newest })
+}
+
+// Replace makes the chain again: it drops all blocks and balances, sets the epoch, and appends the masterchain block
+// with sequence number 0. The subscriptions of every Handler then end with the code EPOCH_CHANGED, and a later call of
+// [Chain.Advance] continues the new chain. epoch must have 1 to 32 letters and digits, and differ from the last one.
+//
+// Call Replace before the first subscription to give the chain an epoch. Without one, the cursors of the chain are
+// accepted after Replace, too. A hook must not call Replace.
+func (c *Chain) Replace(epoch string) {
+	c.t.Helper()
+	c.replace(epoch)
+	c.await("noticed the epoch "+epoch, func(p *position) bool { return p.epoch != epoch })
+}
+
+func (c *Chain) replace(epoch string) {
+	c.t.Helper()
+	c.appends.Lock()
+	defer c.appends.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Chain.Replace(epoch)
+	if err := c.Chain.Append(masterBlock(0)); err != nil {
+		c.t.Fatalf("chaingqltest: append: %v", err)
+	}
+}
+
+// await waits until behind returns false for all Follows. done describes that for the message if the test fails.
+func (c *Chain) await(done string, behind func(*position) bool) {
+	c.t.Helper()
 	timeout := time.NewTimer(Timeout)
 	defer timeout.Stop()
 	for {
-		behind, moved := c.behind(newest)
-		if !behind {
+		some, moved := c.some(behind)
+		if !some {
 			return
 		}
 		select {
 		case <-moved:
 		case <-timeout.C:
-			c.t.Fatalf("chaingqltest: a Handler has not received block %s within %v: does a hook block?",
-				newest, Timeout)
+			c.t.Fatalf("chaingqltest: a Handler has not %s within %v: does a hook block?", done, Timeout)
 		}
 	}
 }
 
-func (c *Chain) commit(blocks []chaingql.Block, prepare func()) {
+// commit returns the epoch of the chain to which it has appended the blocks.
+func (c *Chain) commit(blocks []chaingql.Block, prepare func()) (epoch string) {
 	c.t.Helper()
 	// Not held while append waits: time in a synctest bubble does not advance while a goroutine waits for a Mutex.
 	c.appends.Lock()
@@ -112,15 +148,15 @@ func (c *Chain) commit(blocks []chaingql.Block, prepare func()) {
 	if err := c.Chain.Append(blocks...); err != nil {
 		c.t.Fatalf("chaingqltest: append: %v", err)
 	}
+	return c.Epoch()
 }
 
-// behind reports whether a running Follow has not reached the cursor newest yet. moved is closed when that may have
-// changed.
-func (c *Chain) behind(newest chaingql.Cursor) (behind bool, moved <-chan struct{}) {
+// some reports whether behind returns true for a running Follow. moved is closed when that may have changed.
+func (c *Chain) some(behind func(*position) bool) (found bool, moved <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for at := range c.follows {
-		if *at < newest {
+	for p := range c.follows {
+		if behind(p) {
 			return true, c.moved
 		}
 	}
@@ -129,16 +165,19 @@ func (c *Chain) behind(newest chaingql.Cursor) (behind bool, moved <-chan struct
 
 // Follow yields every block after a cursor, as [chaingql.Backend] specifies.
 func (c *Chain) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	c.mu.Lock() // so that the epoch is that of the chain
+	blocks, epoch := c.Chain.Follow(ctx, after), c.Epoch()
+	c.mu.Unlock()
 	return func(yield func(chaingql.Block, error) bool) {
-		at := after
-		c.move(func() { c.follows[&at] = struct{}{} })
-		defer c.move(func() { delete(c.follows, &at) })
-		for b, err := range c.Chain.Follow(ctx, after) {
+		p := &position{epoch, after}
+		c.move(func() { c.follows[p] = struct{}{} })
+		defer c.move(func() { delete(c.follows, p) })
+		for b, err := range blocks {
 			if !yield(b, err) {
 				return
 			}
 			if err == nil {
-				c.move(func() { at = b.Cursor })
+				c.move(func() { p.at = b.Cursor })
 			}
 		}
 	}
