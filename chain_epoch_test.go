@@ -1,6 +1,7 @@
 package chaingql_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -154,6 +155,28 @@ func TestCursorOfAnotherEpochIsRefusedOnEveryTransport(t *testing.T) {
 					parse(t, `{"errors":[`+want+`]}`).code())
 			}
 		}
+	})
+}
+
+func TestCursorsInErrorsHaveTheEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(6, 20)
+		chain := epochChain(t, blocks)
+		chain.Prune(blocks[10].Cursor)
+		h, _ := newHandler(t, chain, chaingql.Options{})
+		n := serve(t, mounted(h))
+		for transport, ask := range allTransports {
+			after := map[string]any{"first": 1, "after": string(blocks[3].Cursor) + "~one"}
+			reply := parse(t, ask(t, n, pageDocument, after))
+			equal(t, transport+": code", reply.code(), "CURSOR_TOO_OLD")
+			equal(t, transport+": oldest", reply.Errors[0].Extensions["oldest"], any(string(blocks[10].Cursor)+"~one"))
+		}
+		c := n.socket(t)
+		c.send(start("1", allBlocks))
+		time.Sleep(time.Second)
+		go func() { _ = h.Shutdown(context.Background()) }()
+		c.expect("shutdown", `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down",`+
+			`"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"`+string(blocks[19].Cursor)+`~one"}}}`, "CLOSE 1001")
 	})
 }
 
