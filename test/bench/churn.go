@@ -11,7 +11,7 @@ const shortLivedRate = 200
 
 // churn measures whether short-lived subscribers delay deliveries to steady subscribers.
 func churn(ctx context.Context, size sizes, r *report) error {
-	a, err := launchSubscribed(ctx, own, "same")
+	a, err := launchSubscribed(ctx, launch, own, "same")
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r
 	}()
 	memory := costs{}
 	for _, peer := range peers {
-		a, err := launchSubscribed(ctx, peer, streams)
+		a, err := launchSubscribed(ctx, launch, peer, streams)
 		if err != nil {
 			return err
 		}
@@ -49,18 +49,11 @@ func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r
 		}
 		memory[peer] = []float64{used}
 	}
-	cpu, last := costs{}, costs{}
-	bytes, clientCPU := 0, []float64{}
-	for range size.blocks {
-		for _, a := range all {
-			s, err := a.send(1)
-			if err != nil {
-				return err
-			}
-			cpu[a.peer], last[a.peer] = append(cpu[a.peer], s.serverCPU), append(last[a.peer], s.last.Seconds()*1000)
-			bytes, clientCPU = s.bytes, append(clientCPU, s.clientCPU)
-		}
+	d, err := deliveries(all, size.blocks)
+	if err != nil {
+		return err
 	}
+	cpu, last := d.cpu, d.last
 	setup := fmt.Sprintf("%d subscribers, %s queries", size.subscribers, streams)
 	t.show(streams+" queries: CPU per message (µs)", cpu, peers)
 	t.show(streams+" queries: time to the last delivery (ms)", last, peers)
@@ -73,7 +66,7 @@ func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r
 	r.atMost(setup+": our time to the last delivery over gqlgen's", last.ratio(own, gqlgenGo), 0.45)
 	r.atMost("memory per idle subscribed connection, ours over gqlgen's", memory.ratio(own, gqlgenGo), 0.25)
 	t.note(fmt.Sprintf("A message of the same query has about %d bytes. "+
-		"The client, which is a separate process, needs %.1f µs of CPU time to read a message.", bytes, median(clientCPU)))
+		"The client, which is a separate process, needs %.1f µs of CPU time to read a message.", d.bytes, median(d.clientCPU)))
 	rate := costs{}
 	for range size.bursts {
 		for _, a := range all {
@@ -92,6 +85,30 @@ func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r
 	t.note("The bursts are not measured for graph-gophers, because it lost messages in some bursts and closed sockets in others.")
 	r.atLeast(fmt.Sprintf("a burst of %d blocks: our messages per second over gqlgen's", burst), rate.ratio(own, gqlgenGo), 5)
 	return nil
+}
+
+// A delivered holds the costs of sending single blocks to all subscribers of several servers.
+type delivered struct {
+	cpu       costs     // CPU time of each server per message, in microseconds
+	last      costs     // time until the last message of each server arrived, in milliseconds
+	clientCPU []float64 // CPU time of the clients per message, in microseconds
+	bytes     int       // size of a message
+}
+
+// deliveries sends blocks one by one, alternately to the subscribers of each server.
+func deliveries(all []*subscribedServer, blocks int) (delivered, error) {
+	d := delivered{cpu: costs{}, last: costs{}}
+	for range blocks {
+		for _, a := range all {
+			s, err := a.send(1)
+			if err != nil {
+				return d, err
+			}
+			d.cpu[a.peer], d.last[a.peer] = append(d.cpu[a.peer], s.serverCPU), append(d.last[a.peer], s.last.Seconds()*1000)
+			d.bytes, d.clientCPU = s.bytes, append(d.clientCPU, s.clientCPU)
+		}
+	}
+	return d, nil
 }
 
 // memoryPerSubscriber adds subscribers and returns the server's memory per subscriber in kilobytes.

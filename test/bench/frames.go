@@ -92,6 +92,15 @@ func message(kind string, s stream) []byte {
 // openSocket opens a WebSocket and starts a stream. It also returns the bytes that it has read after
 // the acknowledgment.
 func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err error) {
+	if fd, rest, err = acknowledged(addr, d); err != nil {
+		return 0, nil, err
+	}
+	return fd, rest, send(fd, message(d.start, s))
+}
+
+// acknowledged opens a WebSocket and waits for the acknowledgment of connection_init. It also returns the
+// bytes that it has read after that.
+func acknowledged(addr string, d dialect) (fd int, rest []byte, err error) {
 	fd, err = dial(addr)
 	if err != nil {
 		return 0, nil, err
@@ -128,7 +137,7 @@ func openSocket(addr string, d dialect, s stream) (fd int, rest []byte, err erro
 			}
 			continue
 		case bytes.Contains(f.payload, ack):
-			return fd, rest, send(fd, message(d.start, s))
+			return fd, rest, nil
 		case f.opcode == closeFrame:
 			return 0, nil, fmt.Errorf("server closed the socket: %.300q", f.payload)
 		}

@@ -24,7 +24,7 @@ func growth(ctx context.Context, size sizes, r *report) error {
 	}()
 	for _, peer := range []string{own, handmade} {
 		for _, n := range size.growth {
-			a, err := launchSubscribed(ctx, peer, "same")
+			a, err := launchSubscribed(ctx, launch, peer, "same")
 			if err != nil {
 				return err
 			}

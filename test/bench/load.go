@@ -9,25 +9,41 @@ import (
 	"time"
 )
 
-// A load is a set of connections that post the same body repeatedly. Each connection sends its next
+// A load is a set of connections that send the same request repeatedly. Each connection sends its next
 // request when it has received the response to the previous one.
 type load struct {
 	poller  *poller
 	request []byte
+	isWhole func([]byte) (bool, error) // reports whether the bytes are a complete response
 	fds     []int
 	got     [][]byte // incomplete response of each connection
 	buf     []byte
 }
 
+// newLoad returns a load of HTTP connections that post a body.
 func newLoad(addr string, posted []byte, connections int) (*load, error) {
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, addr, len(posted), posted)
+	return openLoad(connections, request, isWhole, func() (int, error) { return dial(addr) })
+}
+
+// newSocketLoad returns a load of WebSockets that send a query.
+func newSocketLoad(addr string, payload []byte, connections int) (*load, error) {
+	d := dialectOf(own)
+	request := message(d.start, stream{id: "1", payload: string(payload)})
+	return openLoad(connections, request, isComplete, func() (int, error) {
+		fd, _, err := acknowledged(addr, d)
+		return fd, err
+	})
+}
+
+func openLoad(connections int, request []byte, isWhole func([]byte) (bool, error), open func() (fd int, err error)) (*load, error) {
 	p, err := newPoller()
 	if err != nil {
 		return nil, err
 	}
-	l := &load{poller: p, buf: make([]byte, 64<<10)}
-	l.request = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, addr, len(posted), posted)
+	l := &load{poller: p, buf: make([]byte, 64<<10), request: request, isWhole: isWhole}
 	for i := range connections {
-		fd, err := dial(addr)
+		fd, err := open()
 		if err != nil {
 			l.close()
 			return nil, err
@@ -102,7 +118,7 @@ func (l *load) read(i int) (done bool, err error) {
 		l.got[i] = append(l.got[i], got...)
 		got = l.got[i]
 	}
-	whole, err := isWhole(got)
+	whole, err := l.isWhole(got)
 	switch {
 	case err != nil:
 		return false, err
@@ -131,4 +147,20 @@ func isWhole(got []byte) (bool, error) {
 		}
 	}
 	return bytes.HasSuffix(got, []byte("\r\n0\r\n\r\n")), nil // chunked
+}
+
+// isComplete reports whether the last frame in got completes a query. It returns an error if a frame does not belong to
+// the response of a query.
+func isComplete(got []byte) (bool, error) {
+	f := frame{}
+	for len(got) > 0 {
+		var whole bool
+		if f, got, whole = cutFrame(got); !whole {
+			return false, nil
+		}
+		if f.opcode != textFrame || bytes.Contains(f.payload, []byte(`"errors"`)) {
+			return false, fmt.Errorf("unexpected frame with opcode %d: %.300q", f.opcode, f.payload)
+		}
+	}
+	return bytes.Contains(f.payload, []byte(`"complete"`)), nil
 }

@@ -26,7 +26,7 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 		if q.stored {
 			continue // the servers have a live chain
 		}
-		rates, costs, err := alternateLoads(ctx, servers, q.body, size)
+		rates, costs, err := alternateLoads(ctx, servers, newLoad, q.body, size)
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.name, err)
 		}
@@ -55,9 +55,9 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 	return nil
 }
 
-// alternateLoads posts the same body to all servers alternately. It returns the number of requests per
-// second and the CPU time per request of each server.
-func alternateLoads(ctx context.Context, servers []*server, posted []byte, size sizes) (rates, costs costs, err error) {
+// alternateLoads sends the same body to all servers alternately, over connections that newLoad opens. It
+// returns the number of requests per second and the CPU time per request of each server.
+func alternateLoads(ctx context.Context, servers []*server, newLoad func(string, []byte, int) (*load, error), posted []byte, size sizes) (rates, costs costs, err error) {
 	rates, costs = map[string][]float64{}, map[string][]float64{}
 	loads := map[string]*load{}
 	defer func() {

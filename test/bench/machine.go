@@ -10,7 +10,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+	"unsafe"
 )
 
 // environment lists facts about the machine and its software, on which the figures depend.
@@ -34,6 +36,43 @@ func machine() string {
 		}
 	}
 	return fmt.Sprintf("%d cores of %s, %s/%s", runtime.NumCPU(), model, runtime.GOOS, runtime.GOARCH)
+}
+
+// cpuSet is a set of CPUs: bit i of the numbers stands for CPU i.
+type cpuSet [16]uint64
+
+// sched calls the system call sched_getaffinity or sched_setaffinity for the calling thread.
+func (s *cpuSet) sched(call uintptr) error {
+	_, _, errno := syscall.RawSyscall(call, 0, unsafe.Sizeof(*s), uintptr(unsafe.Pointer(s)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// launchOnOneCPU starts the server of a peer so that all of its threads run on one CPU. GOMAXPROCS is then 1.
+func launchOnOneCPU(ctx context.Context, peer string) (s *server, err error) {
+	runtime.LockOSThread() // a process inherits the CPUs of the thread that starts it
+	defer runtime.UnlockOSThread()
+	var allowed, one cpuSet
+	if err := allowed.sched(syscall.SYS_SCHED_GETAFFINITY); err != nil {
+		return nil, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	for i, bits := range allowed {
+		if bits != 0 {
+			one[i] = bits & -bits
+			break
+		}
+	}
+	if err := one.sched(syscall.SYS_SCHED_SETAFFINITY); err != nil {
+		return nil, fmt.Errorf("sched_setaffinity: %w", err)
+	}
+	s, err = launch(ctx, peer)
+	if failed := allowed.sched(syscall.SYS_SCHED_SETAFFINITY); failed != nil && err == nil {
+		s.stop()
+		return nil, fmt.Errorf("sched_setaffinity: %w", failed)
+	}
+	return s, err
 }
 
 // loadAverage returns the load average of the machine, which includes the load of this program.

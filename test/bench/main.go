@@ -43,7 +43,10 @@ var parts = []part{
 	{"unseen", unseenDocuments},
 	{"plans", plans},
 	{"loopback", loopback},
+	{"sockets", sockets},
 	{"fanout", fanout},
+	{"onecpu", oneCPU},
+	{"compression", compression},
 	{"churn", churn},
 	{"growth", growth},
 }

@@ -29,6 +29,9 @@ const (
 	constant  = "constant"
 	mercurius = "mercurius"
 	yoga      = "yoga"
+
+	// blocking is chaingql with connections of a type that it does not know, so that each has a goroutine that reads.
+	blocking = "a goroutine per connection"
 )
 
 // open returns the handler of a peer that is written in Go. If stored is true, the handlers of chaingql and
@@ -36,7 +39,7 @@ const (
 // be nil.
 func open(peer string, s *source.Source, stored bool, options *chaingql.Options) (http.Handler, error) {
 	switch peer {
-	case own:
+	case own, blocking:
 		if stored {
 			return chaingql.New(quiet{s}, settings(options)), nil
 		}
@@ -88,9 +91,9 @@ func openLive(s *source.Source, options *chaingql.Options) (http.Handler, error)
 	}
 }
 
-// settings returns a copy of options in which two defaults that would disturb measurements are turned
-// off: StallTimeout, because the chain does not grow during queries, and the limit on connections,
-// because more than 10,000 clients connect.
+// settings returns a copy of options in which three defaults that would disturb measurements are turned
+// off: StallTimeout, because the chain does not grow during queries, the limit on connections, because
+// more than 10,000 clients connect, and the limit on the messages of a socket.
 func settings(options *chaingql.Options) *chaingql.Options {
 	var o chaingql.Options
 	if options != nil {
@@ -98,6 +101,7 @@ func settings(options *chaingql.Options) *chaingql.Options {
 	}
 	o.StallTimeout = -1
 	o.Limits.Connections = -1
+	o.Limits.MessageRate = -1
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return &o
 }

@@ -86,7 +86,10 @@ type server struct {
 	peer, addr string
 }
 
-// launch starts the server of a peer.
+// A launcher starts the server of a peer.
+type launcher func(ctx context.Context, peer string) (*server, error)
+
+// launch starts the server of a peer on all CPUs.
 func launch(ctx context.Context, peer string) (*server, error) {
 	if peer == mercurius || peer == yoga {
 		s, err := source.New()

@@ -92,7 +92,7 @@ func profiled(dir, name string, d time.Duration, f func() error) (err error) {
 
 // fanoutProfile writes the CPU profile of a server that sends blocks to many subscribers.
 func fanoutProfile(ctx context.Context, size sizes, dir string) error {
-	a, err := launchSubscribed(ctx, own, "same")
+	a, err := launchSubscribed(ctx, launch, own, "same")
 	if err != nil {
 		return err
 	}

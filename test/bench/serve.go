@@ -46,6 +46,9 @@ func serve(args []string) error {
 	if err != nil {
 		return err
 	}
+	if args[0] == blocking {
+		listener = wrappedListener{listener}
+	}
 	server := &http.Server{Handler: mux}
 	go func() { _ = server.Serve(listener) }() // returns after Close
 	defer server.Close()
@@ -68,6 +71,14 @@ func serve(args []string) error {
 		}
 	}
 	return lines.Err()
+}
+
+// A wrappedListener returns connections of a type that is not in package net.
+type wrappedListener struct{ net.Listener }
+
+func (l wrappedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return struct{ net.Conn }{conn}, err
 }
 
 // execute executes one of these commands:

@@ -14,8 +14,8 @@ type subscribedServer struct {
 	size    int      // number of subscribers
 }
 
-// launchSubscribed starts a server and a client process, which has no subscribers yet.
-func launchSubscribed(ctx context.Context, peer, streams string) (*subscribedServer, error) {
+// launchSubscribed starts a server with the function launch, and a client process, which has no subscribers yet.
+func launchSubscribed(ctx context.Context, launch launcher, peer, streams string) (*subscribedServer, error) {
 	s, err := launch(ctx, peer)
 	if err != nil {
 		return nil, err
