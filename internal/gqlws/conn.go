@@ -65,6 +65,8 @@ type conn struct {
 	sessionCtx context.Context // returned by Init; nil before
 	inited     bool            // a connection_init was accepted
 	malformed  int             // consecutive malformed frames
+	parkedAt   time.Duration   // time on the xsync.Clock at which the reader was parked
+	wakes      int             // number of times in a row that the reader was parked for less than lingerTime
 
 	mu      sync.Mutex // protects the following fields; not held during I/O that may block or calls into the Session
 	changed *sync.Cond // signals changes that throttle and beginCloseFrame wait for
@@ -154,6 +156,7 @@ func (c *conn) serve() {
 func (c *conn) finish(err error) {
 	defer c.server.release(c)
 	defer c.server.poller.remove(c)
+	c.stopLingering()
 	c.cut(readEndReason(err))
 
 	c.mu.Lock()

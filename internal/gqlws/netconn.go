@@ -38,13 +38,18 @@ type netConn struct {
 	prefetched []byte          // bytes read by net/http before Hijack or by tryReadPong
 
 	// These fields are used only by the goroutine that reads from the WebSocket.
-	inFrame   bool // a frame is incomplete, and its deadline is set
-	inMessage bool // a message is incomplete
-	exhausted bool // the last tryRead read all available bytes
+	inFrame   bool      // a frame is incomplete
+	frameEnd  time.Time // deadline of the incomplete frame; zero if it has none
+	inMessage bool      // a message is incomplete
+	exhausted bool      // the last tryRead read all available bytes
+	lingering bool      // the reader waits for lingerTime before it is parked
 	frames    frameCounter
 
-	neverPark bool        // the reader must not be parked; guarded by conn.mu
-	closed    atomic.Bool // the server has closed the connection; later errors are not reported
+	// These fields are guarded by conn.mu.
+	neverPark    bool      // the reader must not be parked
+	readDeadline time.Time // the deadline that setReadDeadline has set
+
+	closed atomic.Bool // the server has closed the connection; later errors are not reported
 }
 
 func newNetConn(nc net.Conn, prefetched []byte, frameTimeout, writeTimeout time.Duration) *netConn {
@@ -62,13 +67,7 @@ func (n *netConn) Read(p []byte) (int, error) {
 		n.received(p[:k])
 		return k, nil
 	}
-	read := n.Conn.Read
-	if n.mayPark() {
-		read = n.tryRead
-	} else {
-		n.exhausted = false
-	}
-	k, err := read(p)
+	k, err := n.beginRead()(p)
 	if k > 0 {
 		n.received(p[:k])
 	}
@@ -150,20 +149,20 @@ func (n *netConn) received(p []byte) {
 	}
 }
 
-// beginFrame sets the deadline of a frame. It is called when bytes arrive, but later bytes of the same frame do not
-// extend the deadline.
+// beginFrame starts the time of a frame. It is called when bytes arrive, but later bytes of the same frame do not extend
+// the time. Most frames arrive whole, so that the deadline is set only before a read that waits for the rest.
 func (n *netConn) beginFrame() {
 	if n.inFrame {
 		return
 	}
 	n.inFrame = true
 	if n.frameTimeout > 0 {
-		n.setReadDeadline(time.Now().Add(n.frameTimeout))
+		n.frameEnd = time.Now().Add(n.frameTimeout)
 	}
 }
 
-// endFrame removes the deadline after a complete message or control frame. If a control frame arrives between the
-// fragments of a message, the deadline of the message remains.
+// endFrame is called after a complete message or control frame. If a control frame arrives between the fragments of a
+// message, the deadline of the message remains.
 func (n *netConn) endFrame() {
 	if n.inMessage {
 		return
@@ -171,14 +170,15 @@ func (n *netConn) endFrame() {
 	n.inFrame = false
 	if n.br.Buffered() > 0 {
 		n.beginFrame() // part of the next frame is buffered
-		return
 	}
-	n.setReadDeadline(time.Time{})
 }
 
+// setReadDeadline sets the deadline of reads. The zero time removes it. The caller must hold conn.mu.
 func (n *netConn) setReadDeadline(t time.Time) {
-	// SetReadDeadline fails only if the connection is closed, which the next read reports.
-	_ = n.SetReadDeadline(t)
+	if t != n.readDeadline {
+		n.readDeadline = t
+		_ = n.SetReadDeadline(t) // fails only if the connection is closed, which the next read reports
+	}
 }
 
 // A handshake is the http.ResponseWriter that Accept passes to coder/websocket. Its Hijack method returns the

@@ -1,6 +1,26 @@
 package gqlws
 
-import "errors"
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+const (
+	// lingerTime is how long the reader of a busy connection waits for the next message before it is parked. A reader
+	// that waits needs a goroutine, but starting one for each message costs more CPU time (BenchmarkQuery).
+	lingerTime = time.Second
+
+	// busyWakes is the number of times in a row that a reader was parked for less than lingerTime, after which its
+	// connection is busy. It is more than the messages with which most clients begin.
+	busyWakes = 8
+
+	// lingeringPerCPU is the maximum number of lingering readers per CPU. A CPU can process the messages of no more
+	// connections that send one every few milliseconds.
+	lingeringPerCPU = 1024
+)
 
 // readLoop reads messages until the connection ends or the reader is parked.
 func (c *conn) readLoop() {
@@ -20,7 +40,7 @@ func (c *conn) readLoop() {
 // starts a new reader goroutine.
 func (c *conn) park() bool {
 	c.mu.Lock()
-	c.parked = true
+	c.parked, c.parkedAt = true, xsync.Clock(0)
 	c.mu.Unlock()
 	if c.server.poller.arm(c) {
 		return true
@@ -52,6 +72,9 @@ func (c *conn) onReadable() {
 	parked := c.parked
 	c.parked = false
 	isPong := parked && c.phase < phaseClosing && c.tryReadPong()
+	if parked && !isPong {
+		c.countWake()
+	}
 	c.mu.Unlock()
 	if parked && !(isPong && c.park()) {
 		go c.readLoop()
@@ -76,16 +99,73 @@ func (c *conn) tryReadPong() bool {
 	return true
 }
 
+// countWake counts how often in a row the reader was parked for a short time, and makes the reader of a busy connection
+// linger. It is called before a parked reader starts.
+func (c *conn) countWake() {
+	if xsync.Clock(0)-c.parkedAt >= lingerTime {
+		c.wakes = 0
+	}
+	if c.wakes++; c.wakes < busyWakes {
+		return
+	}
+	c.wakes = 0
+	if c.server.lingering.Add(1) > int64(lingeringPerCPU*c.server.writers.maxWorkers) {
+		c.server.lingering.Add(-1)
+		return
+	}
+	c.net.lingering = true
+}
+
+// stopLingering makes the reader park as soon as there is nothing to read. Only the reader may call it.
+func (c *conn) stopLingering() {
+	if c.net.lingering {
+		c.net.lingering = false
+		c.server.lingering.Add(-1)
+	}
+}
+
 // errIdle means that there is nothing to read and that no frame is incomplete.
 var errIdle = errors.New("gqlws: nothing to read")
 
-// mayPark reports whether a read returns errIdle instead of blocking. Reads inside a frame and reads during the close
-// handshake block.
-func (n *netConn) mayPark() bool {
-	if n.inFrame || n.conn == nil {
-		return false
+// beginRead returns the function for the next read and sets the read deadline for it. Only a read between two frames may
+// return errIdle, and not during the close handshake, for which closeHandshake has removed the deadline.
+func (n *netConn) beginRead() func([]byte) (int, error) {
+	c := n.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	idle := !n.inFrame && !n.neverPark && c.phase < phaseClosing
+	var deadline time.Time
+	read := n.Conn.Read
+	switch {
+	case idle && n.lingering:
+		read, deadline = n.lingerRead, n.lingerDeadline()
+	case idle:
+		read = n.tryRead
+	case n.inFrame && c.phase < phaseClosing:
+		deadline = n.frameEnd
 	}
-	n.conn.mu.Lock()
-	defer n.conn.mu.Unlock()
-	return !n.neverPark && n.conn.phase < phaseClosing
+	n.exhausted = n.exhausted && idle && !n.lingering
+	n.setReadDeadline(deadline)
+	return read
+}
+
+// lingerDeadline returns the deadline of a lingering read. It returns the previous one if at least half of lingerTime is
+// left, because setting a deadline takes longer than reading the clock.
+func (n *netConn) lingerDeadline() time.Time {
+	now := time.Now()
+	if left := n.readDeadline.Sub(now); lingerTime/2 <= left && left <= lingerTime {
+		return n.readDeadline
+	}
+	return now.Add(lingerTime)
+}
+
+// lingerRead waits until there are bytes to read, but only until the deadline. It then returns errIdle, and the reader
+// stops lingering.
+func (n *netConn) lingerRead(p []byte) (int, error) {
+	k, err := n.Conn.Read(p)
+	if k > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return k, err
+	}
+	n.conn.stopLingering()
+	return n.beginRead()(p)
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -116,6 +117,8 @@ type Server struct {
 	writers *writerPool
 	wheel   *wheel
 	poller  poller
+
+	lingering atomic.Int64 // number of readers that linger
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
