@@ -95,13 +95,13 @@ func (h *Handler) ServeReady(w http.ResponseWriter, r *http.Request) {
 	body.Source.Live, body.Source.For = s.SourceLive, age(s.SourceSince)
 	body.Source.BlockAge, body.Source.BlockInterval = age(s.BlockArrived), s.BlockInterval.Seconds()
 	body.Backend.OK, body.Backend.Age = s.BackendErr == nil, age(s.BackendChecked)
-	status := http.StatusOK
+	status := statusReady
 	if !s.Ready {
-		status = http.StatusServiceUnavailable
+		status = statusNotReady
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
-	w.WriteHeader(status)
+	w.WriteHeader(h.statusCode(status, gqlhttp.JSON))
 	text, _ := json.Marshal(body) // cannot fail
 	_, _ = w.Write(append(text, '\n'))
 }

@@ -32,6 +32,8 @@ const (
 	statusRateLimited
 	statusInternal
 	statusUnavailable // overload or shutdown; always with Retry-After
+	statusReady       // readiness: the instance should receive clients
+	statusNotReady    // readiness: it should not
 )
 
 // statusCodes contains all status codes of HTTP responses, except those of a successful handshake (101) and of an event
@@ -56,6 +58,8 @@ var statusCodes = [...]struct{ today, draft int }{
 	statusRateLimited:   {429, 429},
 	statusInternal:      {500, 500},
 	statusUnavailable:   {503, 503},
+	statusReady:         {200, 200},
+	statusNotReady:      {503, 503},
 }
 
 // statusCode returns the HTTP status code of a response with the given media type. Responses to a GraphQL request that

@@ -2,6 +2,7 @@ package chaingql_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -47,6 +48,18 @@ func TestStatusCodesFollowTheSelectedStandard(t *testing.T) {
 				}
 				equal(t, fmt.Sprintf("%s, draft %t, %s", row.what, draft, accept), w.Code, want)
 			}
+		}
+	}
+}
+
+func TestAllStatusCodesAreInOneFile(t *testing.T) {
+	constant := regexp.MustCompile(`http\.Status[A-Z]\w*|WriteHeader\(\d`)
+	for _, file := range goFiles(t)["."] {
+		if file == "status.go" || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		if found := constant.FindString(read(t, file)); found != "" {
+			t.Errorf("%s has the status %s, which belongs in the table in status.go", file, found)
 		}
 	}
 }
