@@ -103,6 +103,8 @@ func serve(ctx context.Context, backend *tonlite.Backend, listener net.Listener,
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", handler)
 	chaingql.Mount(mux, "/graphql", handler) // for clients whose URL contains no project
+	mux.HandleFunc("GET /readyz", handler.ServeReady)
+	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 5 * time.Second,

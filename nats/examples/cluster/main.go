@@ -179,10 +179,12 @@ func (c *cluster) close() error {
 	return errors.Join(errs...)
 }
 
-// mount returns an HTTP handler that serves h at the paths that clients use.
+// mount returns an HTTP handler that serves h at the paths that clients and probes use.
 func mount(h *chaingql.Handler) http.Handler {
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", h)
 	chaingql.Mount(mux, "/graphql", h) // for clients whose URL contains no project
+	mux.HandleFunc("GET /readyz", h.ServeReady)
+	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	return mux
 }

@@ -48,6 +48,16 @@ func TestProgramServesProducedBlocks(t *testing.T) {
 	ask("{blockchain{blocks(workchain:-1,first:3){edges{node{seq_no}}}}}",
 		`{"node":{"seq_no":1}},{"node":{"seq_no":2}},{"node":{"seq_no":3}}`)
 	ask(`{blockchain{account(address:\"`+miner.String()+`\"){info{balance(format:DEC)}}}}`, `00000000"`)
+	for range machines { // the proxy uses one host after another
+		res, err := http.Get(strings.TrimSuffix(url, "/demo/graphql") + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("GET /readyz returned status %d, want 200", res.StatusCode)
+		}
+	}
 	http.DefaultClient.CloseIdleConnections()
 	cancel()
 	if err := <-ended; err != nil {
