@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,8 +50,8 @@ func (w *Writer) index(ctx context.Context, appended int) {
 	if err != nil && ctx.Err() == nil {
 		w.indexer.restart()
 		w.indexer.retryAt = time.Now().Add(indexRetryDelay)
-		w.b.opts.Logger.WarnContext(ctx, "extending the block index failed; retrying later", "stream",
-			w.b.names.index, "error", w.b.permissionError(err))
+		w.b.opts.Logger.WarnContext(ctx, "extending the block index failed; retrying later",
+			slog.String("stream", w.b.names.index), slog.Any("error", w.b.permissionError(err)))
 	}
 }
 
@@ -211,7 +212,8 @@ func (b *Backend) openIndex(ctx context.Context) bool {
 	}
 	if err != nil {
 		b.opts.Logger.WarnContext(ctx, "the Writer does not extend the block index: "+
-			"reading pages of rare workchains and shards is slow", "stream", b.names.index, "error", err)
+			"reading pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
+			slog.Any("error", err))
 	}
 	return err == nil
 }
@@ -234,8 +236,8 @@ func (b *Backend) prepareIndex(ctx context.Context) {
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		b.opts.Logger.WarnContext(ctx, "creating the index stream failed: "+
-			"reading pages of rare workchains and shards is slow", "stream", b.names.index,
-			"error", b.permissionError(err))
+			"reading pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
+			slog.Any("error", b.permissionError(err)))
 	}
 }
 
@@ -272,7 +274,7 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 		return s.Purge(ctx, jetstream.WithPurgeSequence(f.Message.Seq))
 	}()
 	if err != nil {
-		w.b.opts.Logger.WarnContext(ctx, "pruning the block index failed: nodes of pruned blocks remain", "stream",
-			w.b.names.index, "error", w.b.permissionError(err))
+		w.b.opts.Logger.WarnContext(ctx, "pruning the block index failed: nodes of pruned blocks remain",
+			slog.String("stream", w.b.names.index), slog.Any("error", w.b.permissionError(err)))
 	}
 }

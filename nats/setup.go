@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
@@ -140,7 +141,7 @@ func (b *Backend) allowBatches(ctx context.Context, c jetstream.StreamConfig) {
 	c.AllowAtomicPublish = true
 	if _, err := b.js.UpdateStream(ctx, c); err != nil {
 		b.opts.Logger.WarnContext(ctx, "enabling atomic batches failed: blocks are appended one by one",
-			"stream", c.Name, "error", b.permissionError(err))
+			slog.String("stream", c.Name), slog.Any("error", b.permissionError(err)))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -65,7 +66,8 @@ func (x *strays) report(b *Backend, seq uint64, reason error) {
 	x.mu.Unlock()
 	if !known {
 		b.opts.Logger.Warn("skipped a message in the block stream that is not a block of the chain",
-			"stream", b.names.stream, "seq", seq, "error", reason, "suppressed_warnings", suppressed)
+			slog.String("stream", b.names.stream), slog.Uint64("seq", seq), slog.Any("error", reason),
+			slog.Uint64("suppressed", suppressed))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,7 +76,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 	w.indexing = b.openIndex(ctx)
 	if !w.batches {
 		b.opts.Logger.WarnContext(ctx, "the stream does not allow atomic batches: blocks are appended one by one",
-			"stream", b.names.stream)
+			slog.String("stream", b.names.stream))
 	}
 	return w, nil
 }

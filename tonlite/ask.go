@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -274,5 +275,6 @@ func joinErrors(some, more error) error {
 
 func (set *servers) backOff(s *server, err error) {
 	s.failed(err)
-	set.opts.Logger.Warn("lite server failed and is not used for a while", "server", s.addr, "error", err)
+	set.opts.Logger.Warn("lite server failed and is not used for a while",
+		slog.String("server", s.addr), slog.Any("error", err))
 }

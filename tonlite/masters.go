@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
@@ -64,7 +65,8 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 	b.head, b.oldest = lite.BlockID{}, 0
 	b.masters.clear()
 	b.steps.clear()
-	b.opts.Logger.Warn("newest masterchain block dropped: no lite server has it", "seq_no", head.SeqNo)
+	b.opts.Logger.Warn("newest masterchain block dropped: no lite server has it",
+		slog.Uint64("seq_no", uint64(head.SeqNo)))
 	return true
 }
 

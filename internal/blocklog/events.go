@@ -60,6 +60,13 @@ func (l *Log[B]) failed(err error, wait time.Duration) {
 	}
 }
 
+// gapEvent reports to Events that the search for the blocks of a gap has ended.
+func (l *Log[B]) gapEvent(workchain int32, after string, repaired bool, ended int) {
+	if l.opts.Events.Gap != nil {
+		l.callEvent(func() { l.opts.Events.Gap(workchain, after, repaired, ended) })
+	}
+}
+
 // blockArrived records that the source has yielded a new block. If the source had failed before, blockArrived reports
 // that it has recovered.
 func (l *Log[B]) blockArrived() {
@@ -128,7 +135,7 @@ func (l *Log[B]) checkIsDue() (due, silent bool) {
 		l.silent = true
 		after := l.view.Load().newest.cursor
 		l.logLine(slog.LevelWarn, "block source is silent; checking it",
-			guard.Milliseconds("silent_ms", l.opts.Silence), "after", after)
+			guard.Milliseconds("silent_ms", l.opts.Silence), slog.String("after", after))
 		l.failed(ErrSourceStalled, 0)
 	}
 	return true, true
@@ -189,8 +196,8 @@ func (l *Log[B]) logFailure(err error, attempt int, wait time.Duration) {
 	if !positioned {
 		from = slog.Bool("from_head", true)
 	}
-	l.logLine(slog.LevelWarn, "block source failed; retrying", guard.Error(err), "attempt", attempt, from,
-		guard.Milliseconds("wait_ms", wait), guard.Stack(err))
+	l.logLine(slog.LevelWarn, "block source failed; retrying", guard.Error(err), slog.Int("attempt", attempt),
+		from, guard.Milliseconds("wait_ms", wait), guard.Stack(err))
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
 	l.failed(err, wait)
@@ -212,15 +219,15 @@ func (l *Log[B]) logPage(after string, err error) {
 	l.mu.Unlock()
 	if due {
 		l.logLine(slog.LevelWarn, "reading stored blocks for subscriptions failed; retrying",
-			guard.Error(err), "after", after, "failures", n, guard.Stack(err))
+			guard.Error(err), slog.String("after", after), slog.Int("failures", n), guard.Stack(err))
 	}
 }
 
 func (l *Log[B]) logPanic(what string, err error, cursor string) {
-	l.logLine(slog.LevelError, what, guard.Error(err), "cursor", cursor, guard.Stack(err))
+	l.logLine(slog.LevelError, what, guard.Error(err), slog.String("cursor", cursor), guard.Stack(err))
 }
 
 // logLine writes a log line. If the host's log handler panics, the line is lost, but blocks are still delivered.
-func (l *Log[B]) logLine(level slog.Level, what string, args ...any) {
-	_ = guard.Run(func() { l.opts.Logger.Log(context.Background(), level, what, args...) })
+func (l *Log[B]) logLine(level slog.Level, what string, attrs ...slog.Attr) {
+	_ = guard.Run(func() { l.opts.Logger.LogAttrs(context.Background(), level, what, attrs...) })
 }

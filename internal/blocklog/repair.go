@@ -63,8 +63,8 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		return false
 	case err != nil:
 		l.rechecks.blocks = append(l.rechecks.blocks, uncheckedBlock[B]{at.Workchain, after, cursor, find})
-		l.logLine(slog.LevelWarn, "gap check failed; retrying", "workchain", at.Workchain, "before", cursor,
-			guard.Error(err), guard.Stack(err))
+		l.logLine(slog.LevelWarn, "gap check failed; retrying", slog.Int("workchain", int(at.Workchain)),
+			slog.String("before", cursor), guard.Error(err), guard.Stack(err))
 		return true
 	case len(f.missing) == 0:
 		l.setOpenGaps()
@@ -81,20 +81,16 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 func (l *Log[B]) insertFound(f found[B], workchain int32, cursor string) {
 	ended := l.insertMissing(f.missing, workchain, f.after)
 	l.logLine(slog.LevelWarn, "gap repaired; the missing blocks are delivered",
-		"workchain", workchain, "after", f.after, "before", cursor, "blocks", len(f.missing), "subscriptions", ended)
+		slog.Int("workchain", int(workchain)), slog.String("after", f.after), slog.String("before", cursor),
+		slog.Int("blocks", len(f.missing)), slog.Int("subscriptions", ended))
 	l.gapEvent(workchain, f.after, true, ended)
 }
 
 func (l *Log[B]) logUnrepaired(workchain int32, after, cursor string, ended int, err error) {
-	l.logLine(slog.LevelError, "gap not repaired; affected subscriptions ended", "workchain", workchain,
-		"after", after, "before", cursor, guard.Error(err), "subscriptions", ended, guard.Stack(err))
+	l.logLine(slog.LevelError, "gap not repaired; affected subscriptions ended",
+		slog.Int("workchain", int(workchain)), slog.String("after", after), slog.String("before", cursor),
+		guard.Error(err), slog.Int("subscriptions", ended), guard.Stack(err))
 	l.gapEvent(workchain, after, false, ended)
-}
-
-func (l *Log[B]) gapEvent(workchain int32, after string, repaired bool, ended int) {
-	if l.opts.Events.Gap != nil {
-		l.callEvent(func() { l.opts.Events.Gap(workchain, after, repaired, ended) })
-	}
 }
 
 // found is the result of a search for the blocks that are missing before a block.

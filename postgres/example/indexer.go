@@ -52,7 +52,7 @@ func simulate(ctx context.Context, backend *postgres.Backend, pace time.Duration
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			slog.Warn("storing blocks failed; retrying", "seq_no", seqNo, "error", err)
+			slog.Warn("storing blocks failed; retrying", slog.Uint64("seq_no", uint64(seqNo)), slog.Any("error", err))
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
