@@ -65,18 +65,23 @@ func (h *Handler) serveStream(
 	var why error
 	defer func() { s.leave(why) }() // also if the ResponseWriter panics
 	cut, once := make(chan struct{}), sync.Once{}
-	defer h.streams.Stay(func() { s.leaving.Store(true); wake() }, func() {
+	end := func(at time.Time) {
 		once.Do(func() { close(cut) })
 		// A write in progress may be blocked.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(gqlsse.CutTimeout))
-	})()
+		_ = http.NewResponseController(w).SetWriteDeadline(at)
+	}
+	defer h.streams.Stay(func() { s.leaving.Store(true); wake() }, func() { end(time.Now().Add(gqlsse.CutTimeout)) })()
 	defer context.AfterFunc(ctx, wake)()
 	if h.opts.ConnectionLifetime > 0 {
 		defer time.AfterFunc(h.lifetime(), func() { s.leaving.Store(true); wake() }).Stop()
 	}
-	share := newConnectionShare(h.responses, func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
+	share := newConnectionShare(h.responses, func() { end(past) })
 	defer h.responses.free(&share.reservation)
-	why = h.send(w, r, media, s, wakes, cut, share.add)
+	progress := func(n int) bool {
+		h.responses.progress(&share.reservation, n)
+		return !h.streams.Closed() // otherwise a slow client would delay the end of the process
+	}
+	why = h.send(w, r, media, s, wakes, gqlsse.Options{Cut: cut, Count: share.add, Progress: progress})
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// The client received no last event with its position, so the position is logged.
@@ -91,18 +96,15 @@ func (h *Handler) serveStream(
 
 // serveEvents sends a complete response as a stream of the given media type.
 func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request, media string, s gqlsse.Stream) {
-	h.events.responseCut(r, h.send(w, r, media, s, nil, nil, nil))
+	h.events.responseCut(r, h.send(w, r, media, s, nil, gqlsse.Options{}))
 }
 
 // send writes the events of s until s ends. It returns an error if the connection did not accept them all.
 func (h *Handler) send(
 	w http.ResponseWriter, r *http.Request, media string, s gqlsse.Stream,
-	wakes, cut <-chan struct{}, count func(int) bool,
+	wakes <-chan struct{}, opts gqlsse.Options,
 ) error {
-	opts := gqlsse.Options{
-		Codec: codecs[media], KeepAliveInterval: h.opts.KeepAliveInterval, WriteTimeout: streamWriteTimeout,
-		Cut: cut, Count: count,
-	}
+	opts.Codec, opts.KeepAliveInterval, opts.WriteTimeout = codecs[media], h.opts.KeepAliveInterval, streamWriteTimeout
 	err := gqlsse.Serve(r.Context(), w, opts, wakes, s)
 	if errors.Is(err, gqlsse.ErrNotFlushable) {
 		h.writeError(w, r, &httpError{status: statusInternal, Error: h.mask(r.Context(), err)})

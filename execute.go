@@ -257,7 +257,7 @@ func (h *Handler) execute(
 	}
 	n, code := len(text), h.statusCode(status, media)
 	text = nil
-	out.deadline, out.requests = gqlhttp.NewWriteDeadline(h.opts.Limits.WriteTimeout, n), h.requests
+	out.deadline, out.requests = xsync.NewWriteDeadline(h.opts.Limits.WriteTimeout, n), h.requests
 	h.events.responseCut(r, h.respond(w, r, code, media, n, &out.deadline, out.send))
 	var cut bool
 	if x.response, cut = out.finish(); cut {
@@ -270,7 +270,7 @@ func (h *Handler) execute(
 
 // write sends a small response, which no budget counts.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
-	deadline := gqlhttp.NewWriteDeadline(h.opts.Limits.WriteTimeout, len(body))
+	deadline := xsync.NewWriteDeadline(h.opts.Limits.WriteTimeout, len(body))
 	_ = h.respond(w, r, status, media, len(body), &deadline, func() error {
 		_, err := w.Write(body)
 		return err
@@ -281,7 +281,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, medi
 // client did not receive the whole response.
 func (h *Handler) respond(
 	w http.ResponseWriter, r *http.Request, status int, media string, n int,
-	deadline *gqlhttp.WriteDeadline, send func() error,
+	deadline *xsync.WriteDeadline, send func() error,
 ) error {
 	gqlhttp.SetContent(w.Header(), media, n)
 	if codec := codecs[media]; codec != nil {

@@ -145,7 +145,7 @@ type responseShare struct {
 	minLag   time.Duration       // how far other clients must be behind to be cut for this response
 	base     int                 // bytes that are counted in addition to the response
 	refused  bool                // there was no room for the response
-	deadline gqlhttp.WriteDeadline
+	deadline xsync.WriteDeadline
 	requests *xsync.Gate // if it is closed, the deadline is not extended
 
 	mu   sync.Mutex
@@ -218,7 +218,7 @@ func (o *responseShare) send() error {
 	defer pieces.Put(piece)
 	for {
 		n, ended := o.take(piece[:])
-		if ended { // possibly before the last Extend
+		if ended { // possibly before the last SetWriteDeadline
 			_ = http.NewResponseController(o.w).SetWriteDeadline(past)
 		}
 		if n == 0 {
@@ -229,7 +229,8 @@ func (o *responseShare) send() error {
 		}
 		o.budget.progress(&o.reservation, n)
 		if !o.requests.Closed() { // otherwise a slow client would delay the end of the process
-			o.deadline.Extend(o.w)
+			o.deadline.Extend()
+			gqlhttp.SetWriteDeadline(o.w, &o.deadline)
 		}
 	}
 }

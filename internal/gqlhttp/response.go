@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -59,44 +58,18 @@ func contentLength(n int) []string {
 	return []string{strconv.Itoa(n)}
 }
 
-// leastRate is the number of bytes per second for which a client that makes progress has time.
-const leastRate = 16 << 10
-
-// A WriteDeadline limits the time in which a client receives a response. Each time that it receives a part, it has
-// timeout for the next one, but for n bytes it has at most timeout plus n/leastRate seconds. The zero value does not
-// limit the time.
-type WriteDeadline struct {
-	timeout time.Duration // 0 means no limit
-	at, end time.Duration // times on the xsync.Clock; at is the deadline in force, and end the last possible one
-}
-
-// NewWriteDeadline returns the WriteDeadline for a response of n bytes that begins now.
-func NewWriteDeadline(timeout time.Duration, n int) WriteDeadline {
-	if timeout <= 0 {
-		return WriteDeadline{}
-	}
-	at := xsync.Clock(timeout)
-	return WriteDeadline{timeout, at, at + time.Duration(n)*time.Second/leastRate}
-}
-
-// Extend records that the client of w has received a part of the response.
-func (d *WriteDeadline) Extend(w http.ResponseWriter) {
-	d.at = min(xsync.Clock(d.timeout), d.end)
-	d.set(w)
-}
-
-// set sets the deadline of w. If the host's ResponseWriter does not support deadlines, the host itself must limit the
-// time. net/http removes the deadline when the request is done.
-func (d *WriteDeadline) set(w http.ResponseWriter) {
-	if d.timeout > 0 {
-		_ = http.NewResponseController(w).SetWriteDeadline(xsync.Deadline(d.at - xsync.Clock(0)))
+// SetWriteDeadline sets the deadline of w. If the host's ResponseWriter does not support deadlines, the host itself must
+// limit the time. net/http removes the deadline when the request is done.
+func SetWriteDeadline(w http.ResponseWriter, d *xsync.WriteDeadline) {
+	if at, limited := d.Time(); limited {
+		_ = http.NewResponseController(w).SetWriteDeadline(at)
 	}
 }
 
 // Send writes a response and flushes it. The function body writes its body; it may extend the deadline. An error means
 // that the client did not receive the whole response. The error wraps os.ErrDeadlineExceeded if the deadline has passed.
-func Send(w http.ResponseWriter, r *http.Request, status int, d *WriteDeadline, body func() error) error {
-	d.set(w)
+func Send(w http.ResponseWriter, r *http.Request, status int, d *xsync.WriteDeadline, body func() error) error {
+	SetWriteDeadline(w, d)
 	w.WriteHeader(status)
 	var err error
 	if r.Method != http.MethodHead {
@@ -108,7 +81,7 @@ func Send(w http.ResponseWriter, r *http.Request, status int, d *WriteDeadline, 
 		err = unsent
 	}
 	// HTTP/2 reports only a closed stream.
-	if r.ProtoMajor > 1 && err != nil && d.timeout > 0 && xsync.Clock(0) >= d.at {
+	if r.ProtoMajor > 1 && err != nil && d.Passed() {
 		err = fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)
 	}
 	return err

@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // An Event is one GraphQL response in a stream.
@@ -53,12 +55,17 @@ type Options struct {
 	Codec *Codec
 	// KeepAliveInterval is the interval between the heartbeats that keep the connection alive.
 	KeepAliveInterval time.Duration
-	// WriteTimeout is the maximum duration of one write.
+	// WriteTimeout is the maximum duration of a write without progress. Each piece of 16 KiB that the client has
+	// accepted extends it, up to WriteTimeout plus one second per 16 KiB.
 	WriteTimeout time.Duration
 
 	// Count is called before each write of more than 4 KiB with the number of bytes, and after the write with the
 	// negated number. If it returns false before a write, the stream ends. If Count is nil, writes are not counted.
 	Count func(bytes int) bool
+
+	// Progress is called when the client has accepted a number of bytes of a write. It reports whether the client has
+	// more time for the rest. If Progress is nil, the client always has.
+	Progress func(bytes int) bool
 
 	// Cut limits the duration of each later write to CutTimeout when it is closed. Closing Cut does not interrupt a
 	// write in progress. To interrupt it, set a write deadline after closing Cut.
@@ -73,6 +80,8 @@ const CutTimeout = 100 * time.Millisecond
 var ErrNotFlushable = errors.New("gqlsse: the ResponseWriter cannot flush")
 
 const (
+	// pieceSize is the number of bytes after which a write makes progress.
+	pieceSize = 16 << 10
 	// batchSize is the size in bytes at which collected events are written, even if more events are ready.
 	batchSize = 32 << 10
 	// maxIdleBuffer is the maximum size in bytes of the buffer that a stream keeps while it waits for events.
@@ -91,7 +100,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 	}
 	codec := cmp.Or(o.Codec, Events)
 	codec.SetHeader(w.Header())
-	out := &writer{codec: codec, w: w, rc: http.NewResponseController(w), timeout: o.WriteTimeout, cut: o.Cut, count: o.Count}
+	out := &writer{codec: codec, w: w, rc: http.NewResponseController(w), options: &o}
 	w.WriteHeader(http.StatusOK)
 	if err := out.send([]byte(codec.start)); err != nil {
 		return err
@@ -137,9 +146,7 @@ type writer struct {
 	codec   *Codec
 	w       http.ResponseWriter
 	rc      *http.ResponseController
-	timeout time.Duration
-	cut     <-chan struct{}
-	count   func(int) bool
+	options *Options
 	buf     []byte
 }
 
@@ -184,32 +191,59 @@ func (o *writer) end(err error) error {
 	return o.send(o.buf)
 }
 
-// send writes and flushes p within the write timeout. It counts p if p is large.
+// send writes and flushes p. It counts p if p is large.
 func (o *writer) send(p []byte) error {
-	if o.count != nil && len(p) > maxUncounted {
-		if !o.count(len(p)) {
+	if count := o.options.Count; count != nil && len(p) > maxUncounted {
+		if !count(len(p)) {
 			return fmt.Errorf("gqlsse: write exceeds the memory quota: %w", os.ErrDeadlineExceeded)
 		}
-		defer o.count(-len(p))
+		defer count(-len(p))
 	}
-	timeout := o.timeout
-	select {
-	case <-o.cut:
-		timeout = CutTimeout
-	default:
-	}
-	if timeout > 0 {
-		// If the ResponseWriter does not support deadlines, the host must limit writes. The deadline is removed after
-		// each write, because HTTP/2 ends a stream when its deadline passes, even if nothing is being written.
-		_ = o.rc.SetWriteDeadline(time.Now().Add(timeout))
-		defer func() { _ = o.rc.SetWriteDeadline(time.Time{}) }()
-	}
-	_, err := o.w.Write(p)
-	if err == nil {
-		err = o.rc.Flush()
-	}
-	if err != nil {
+	if err := o.write(p); err != nil {
 		return fmt.Errorf("gqlsse: write: %w", err)
 	}
 	return nil
+}
+
+// write writes p in pieces, each with its deadline, and flushes it. If the ResponseWriter does not support deadlines, the
+// host must limit writes. The deadline is removed afterwards, because HTTP/2 ends a stream when its deadline passes, even
+// if nothing is being written.
+func (o *writer) write(p []byte) (err error) {
+	deadline := xsync.NewWriteDeadline(o.options.WriteTimeout, len(p))
+	if o.options.WriteTimeout > 0 || o.options.Cut != nil {
+		defer func() { _ = o.rc.SetWriteDeadline(time.Time{}) }()
+	}
+	for cut := false; len(p) > 0 && err == nil; {
+		if !cut {
+			cut = o.setDeadline(&deadline)
+		}
+		n := min(len(p), pieceSize)
+		if _, err = o.w.Write(p[:n]); err == nil && (o.options.Progress == nil || o.options.Progress(n)) {
+			deadline.Extend()
+		}
+		p = p[n:]
+	}
+	if err == nil {
+		err = o.rc.Flush()
+	}
+	if err != nil && deadline.Passed() && !errors.Is(err, os.ErrDeadlineExceeded) { // HTTP/2 reports only a closed stream
+		err = fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)
+	}
+	return err
+}
+
+// setDeadline sets the deadline of the next piece. If Cut is closed, it sets the deadline of all remaining pieces and
+// returns true.
+func (o *writer) setDeadline(deadline *xsync.WriteDeadline) (cut bool) {
+	at, limited := deadline.Time()
+	if limited {
+		_ = o.rc.SetWriteDeadline(at)
+	}
+	select {
+	case <-o.options.Cut: // checked last, because the deadline above may have replaced that of the caller who closed it
+		_ = o.rc.SetWriteDeadline(time.Now().Add(CutTimeout))
+		return true
+	default:
+		return false
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -106,55 +105,6 @@ func TestServeReturnsStreamError(t *testing.T) {
 	if err := gqlsse.Serve(t.Context(), httptest.NewRecorder(), gqlsse.Options{}, s.wake, s); !errors.Is(err, broken) {
 		t.Errorf("Serve returned %v, want %v", err, broken)
 	}
-}
-
-// A noDeadline is a ResponseWriter that fails the test if a deadline is set.
-type noDeadline struct {
-	*httptest.ResponseRecorder
-	t *testing.T
-}
-
-func (h noDeadline) SetWriteDeadline(at time.Time) error {
-	h.t.Errorf("SetWriteDeadline(%v) was called, want no deadline", at)
-	return nil
-}
-
-func TestServeSetsNoDeadlineWithoutWriteTimeout(t *testing.T) {
-	s := newScript()
-	s.put(io.EOF, event("1", "a"))
-	if err := gqlsse.Serve(t.Context(), noDeadline{httptest.NewRecorder(), t}, gqlsse.Options{}, s.wake, s); err != nil {
-		t.Error(err)
-	}
-}
-
-// A deadlineWriter is a ResponseWriter that records its write deadlines.
-type deadlineWriter struct {
-	*httptest.ResponseRecorder
-	deadlines []time.Time
-}
-
-func (w *deadlineWriter) SetWriteDeadline(at time.Time) error {
-	w.deadlines = append(w.deadlines, at)
-	return nil
-}
-
-func TestWritesAfterCutHaveCutTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		s.put(io.EOF)
-		w := &deadlineWriter{ResponseRecorder: httptest.NewRecorder()}
-		cut := make(chan struct{})
-		close(cut)
-		o := gqlsse.Options{WriteTimeout: time.Minute, Cut: cut}
-		if err := gqlsse.Serve(t.Context(), w, o, s.wake, s); err != nil {
-			t.Fatal(err)
-		}
-		limit := time.Now().Add(gqlsse.CutTimeout)
-		want := []time.Time{limit, {}, limit, {}} // for the first comment and for complete
-		if !slices.EqualFunc(w.deadlines, want, time.Time.Equal) {
-			t.Errorf("SetWriteDeadline received %v, want %v", w.deadlines, want)
-		}
-	})
 }
 
 func TestLargeWritesAreCounted(t *testing.T) {

@@ -260,6 +260,15 @@ func (c *conn) drain() {
 	c.scheduleWriter()
 }
 
+// mayTakeLonger reports whether progress extends the timeout of a write. At the end of a connection it does not: a slow
+// peer would delay the end of the process.
+func (c *conn) mayTakeLonger() bool {
+	c.mu.Lock()
+	ending := c.phase >= phaseEnding
+	c.mu.Unlock()
+	return !ending && !c.server.isClosing()
+}
+
 // cut closes the connection without sending a message to the peer, because no message would arrive. It records why.
 func (c *conn) cut(why *cutError) {
 	c.recordCut(why)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // These are the sizes of a connection's buffers in bytes. They are small, because most connections are idle.
@@ -86,17 +88,17 @@ func (n *netConn) Write(p []byte) (int, error) {
 	return n.writeAll(p)
 }
 
-// writeAll writes all of p within the write timeout. Afterwards it removes the deadline, because otherwise later
-// non-blocking writes would fail.
-func (n *netConn) writeAll(p []byte) (int, error) {
-	if n.writeTimeout > 0 {
-		if err := n.SetWriteDeadline(time.Now().Add(n.writeTimeout)); err != nil {
-			n.reportError("write failed", err)
-			return 0, fmt.Errorf("set write deadline: %w", err)
+// writeAll writes all of p in chunks, within the write timeout. Each chunk that the peer has accepted extends the
+// timeout. Afterwards writeAll removes the deadline, because otherwise later non-blocking writes would fail.
+func (n *netConn) writeAll(p []byte) (written int, err error) {
+	deadline := xsync.NewWriteDeadline(n.writeTimeout, len(p))
+	for {
+		if at, limited := deadline.Time(); limited {
+			if err := n.SetWriteDeadline(at); err != nil {
+				n.reportError("write failed", err)
+				return written, fmt.Errorf("set write deadline: %w", err)
+			}
 		}
-	}
-	written := 0
-	for { // write in chunks to report progress
 		k, err := n.Conn.Write(p[written:min(len(p), written+maxWriteChunk)])
 		written += k
 		if err != nil {
@@ -109,8 +111,10 @@ func (n *netConn) writeAll(p []byte) (int, error) {
 		if written == len(p) {
 			break
 		}
+		if n.conn != nil && n.conn.mayTakeLonger() {
+			deadline.Extend()
+		}
 	}
-	var err error
 	if n.writeTimeout > 0 {
 		err = n.SetWriteDeadline(time.Time{})
 	}

@@ -43,8 +43,9 @@ type Options struct {
 	// connection is cut.
 	FrameTimeout time.Duration
 
-	// WriteTimeout is the maximum duration of one write to the peer. After WriteTimeout, the connection is cut without
-	// a close frame, because only a part of the previous frame may have been written.
+	// WriteTimeout is the maximum duration of a write to the peer without progress. Each 64 KiB that the peer has accepted
+	// extend it, up to WriteTimeout plus one second per 16 KiB. After that time, the connection is cut without a close
+	// frame, because only a part of the previous frame may have been written.
 	WriteTimeout time.Duration
 
 	// MaxMessage is the maximum size in bytes of a message from the peer. If a message is larger, the connection is
@@ -243,6 +244,13 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		c.cut(&cutError{ErrCut, "shutdown took too long", ctx.Err()})
 	}
 	return fmt.Errorf("gqlws: shutdown: %w", ctx.Err())
+}
+
+// isClosing reports whether Shutdown has been called.
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
 }
 
 // close makes reserve return ErrShutdown from now on, and returns the open connections.
