@@ -9,15 +9,15 @@ import (
 	"strconv"
 )
 
-// amount returns the balance of an account. If the Backend is a BalanceBatcher, amount reads all balances of the
-// request together.
+// amount returns the balance of an account. If the Backend is a BalanceBatcher, amount reads the balances of all
+// accounts in the request with one call.
 func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 	if a.call == nil || !a.call.op.Batches() {
-		return r.one(ctx, a.address)
+		return r.readBalance(ctx, a.address)
 	}
 	if a.call.balances == nil {
 		a.call.balances, a.call.err = map[Address]balance{}, errPanicked // remains set if the Backend panics
-		a.call.err = r.together(ctx, a.call)
+		a.call.err = r.readBatch(ctx, a.call)
 	}
 	known, asked := a.call.balances[a.address]
 	switch {
@@ -27,15 +27,15 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 		return known.amount, known.err
 	}
 	a.call.balances[a.address] = balance{err: errPanicked} // remains set if the Backend panics
-	amount, err := r.one(ctx, a.address)
+	amount, err := r.readBalance(ctx, a.address)
 	a.call.balances[a.address] = balance{amount, err}
 	return amount, err
 }
 
 var errPanicked = errors.New("chaingql: the Backend panicked")
 
-// one reads the balance of one account from the Backend.
-func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
+// readBalance reads the balance of one account from the Backend.
+func (r *resolvers) readBalance(ctx context.Context, addr Address) (*big.Int, error) {
 	if err := r.acquire(ctx); err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func (r *resolvers) one(ctx context.Context, addr Address) (*big.Int, error) {
 	return amount, nil
 }
 
-// together reads all balances of a request in one Backend call. It does nothing if the request has fewer than two
+// readBatch reads all balances of a request with one Backend call. It does nothing if the request has fewer than two
 // addresses or the Backend is not a BalanceBatcher.
-func (r *resolvers) together(ctx context.Context, c *call) error {
+func (r *resolvers) readBatch(ctx context.Context, c *call) error {
 	if r.batcher == nil {
 		return nil
 	}

@@ -31,9 +31,9 @@ func (b waitingBalances) Balance(ctx context.Context, _ chaingql.Address) (*big.
 	}
 }
 
-// fillBudget calls use with a function fill, which starts a query whose response is not finished until use has
-// returned. fillBudget returns the bytes that are then counted for the response. If limit is the result of an earlier
-// call, the response fills the budget.
+// fillBudget calls use and passes it the function fill, which starts a query whose response is complete only after use
+// has returned. The result is the number of bytes that count against PendingResponseBytes after fill. If it is passed
+// as limit to a second call, fill uses up the whole budget.
 func fillBudget(
 	t *testing.T, limit int, use func(t *testing.T, n *network, chain *memchain.Chain, fill func()),
 ) (held int) {
@@ -167,7 +167,7 @@ type panickingReader struct{}
 
 func (panickingReader) Read([]byte) (int, error) { panic("middleware") }
 
-// If a body still counted after its Read has panicked, the budget would later end other bodies.
+// If a body still counted after its Read has panicked, the budget would later refuse other bodies.
 func TestBodyMemoryIsFreedIfReadingTheBodyPanics(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	r := httptest.NewRequest("POST", "/demo/graphql", panickingReader{})

@@ -176,7 +176,7 @@ func TestWildcardProjectConflictsWithSubtrees(t *testing.T) {
 		mux.Handle("/debug/", debug)
 		chaingql.Mount(mux, "/{project}/graphql", h)
 	}()
-	mux := besideDebug(h, debug)
+	mux := withDebug(h, debug)
 	for path, want := range map[string]int{
 		"/debug/pprof/": http.StatusTeapot, "/debug/graphql": http.StatusTeapot,
 		"/demo/graphql?query={__typename}": http.StatusOK,

@@ -24,9 +24,9 @@ func behindProxy(next http.Handler) http.Handler {
 	})
 }
 
-// besideDebug serves the API and, under /debug/, the handler debug. The mux that routes /debug/ has no wildcard, so its
+// withDebug serves the API and, under /debug/, the handler debug. The mux that routes /debug/ has no wildcard, so its
 // patterns do not conflict.
-func besideDebug(api, debug http.Handler) http.Handler {
+func withDebug(api, debug http.Handler) http.Handler {
 	inner := http.NewServeMux()
 	chaingql.Mount(inner, "/{project}/graphql", api)
 	mux := http.NewServeMux()

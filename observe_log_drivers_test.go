@@ -153,7 +153,7 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		defer cancel()
 		_ = h.Shutdown(ctx)
 	},
-	"gqlws: operation failed": func(t *testing.T, log *slog.Logger) {
+	"gqlws: operation failed; the client received an internal error": func(t *testing.T, log *slog.Logger) {
 		driveSession(t, log, func() error { return errors.New("down") })
 	},
 	panicIn + "…": func(t *testing.T, log *slog.Logger) {

@@ -65,7 +65,7 @@ var jsonTypes = map[reflect.Type]string{
 func (l *lineRecorder) WithAttrs([]slog.Attr) slog.Handler { panic("WithAttrs is not used") }
 func (l *lineRecorder) WithGroup(string) slog.Handler      { panic("WithGroup is not used") }
 
-const panicIn = "gqlws: panic in "
+const panicIn = "gqlws: internal error because of a panic in "
 
 // A documentedLine contains the levels and attributes of a message according to the documentation.
 type documentedLine struct {

@@ -131,7 +131,7 @@ func Poll(
 	}
 }
 
-var errChannelClosed = errors.New("chaingql: block channel closed")
+var errChannelClosed = errors.New("chaingql: the channel passed to FromChannel was closed")
 
 // FromChannel implements a Backend's Follow with a channel. The first block in the channel must be the first one after
 // the cursor that was passed to Follow; FromChannel does not check this.

@@ -153,8 +153,11 @@ func TestFromChannelEndsWhenTheChannelCloses(t *testing.T) {
 		cause      func() error
 	}{
 		{"with its cause", "02 04 (no connection) end", func() error { return broken }},
-		{"without a cause", "02 04 (chaingql: block channel closed) end", nil},
-		{"with a cause that returns nil", "02 04 (chaingql: block channel closed) end", func() error { return nil }},
+		{"without a cause", "02 04 (chaingql: the channel passed to FromChannel was closed) end", nil},
+		{
+			"with a cause that returns nil", "02 04 (chaingql: the channel passed to FromChannel was closed) end",
+			func() error { return nil },
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

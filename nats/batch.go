@@ -77,10 +77,9 @@ func (b *Backend) read(
 	}
 }
 
-// chain returns the blocks with sequence numbers in [from, end), but at most the first
-// limit of them. If at is not nil, the blocks follow the block at that place. Otherwise
-// they begin with the first message that is known to be a block or that another message
-// names as its predecessor. If there is no such message, chain returns no blocks.
+// chain returns the blocks with sequence numbers in [from, end), but at most the first limit of them. If at is not nil,
+// the blocks follow the block at that place in the stream. Otherwise they begin with the first message that is known to
+// be a block or is the predecessor of another message. If there is no such message, chain returns no blocks.
 func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit int) ([]stored, error) {
 	var (
 		l     *linker
@@ -163,7 +162,7 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit 
 	return got[:min(len(got), limit)], nil
 }
 
-// window is how many messages are read at a time to find two of which one names the other.
+// window is the number of messages that are read at a time to find a block and its predecessor.
 const window = 256
 
 // readBefore prepends earlier messages of the stream to messages. It stops when it is certain
@@ -186,11 +185,10 @@ func (b *Backend) readBefore(ctx context.Context, messages []stored) ([]stored, 
 	}
 }
 
-// shardBlocks returns up to limit blocks: the first ones that q selects with sequence numbers
-// in [from, end). It reads only the messages of q's workchain or shard, so it cannot check
-// that each block names its predecessor. To detect messages that are not blocks, it compares
-// a message with its neighbors in the stream, but only if the message is out of order, does
-// not match q, or is the last one.
+// shardBlocks returns up to limit blocks: the first ones that q selects with sequence numbers in [from, end). It reads
+// only the messages of q's workchain or shard, but the predecessor of a block may be in another shard. To detect
+// messages that are not blocks, it therefore reads the neighbors of a message, but only if the message is out of order,
+// does not match q, or is the last one.
 func (b *Backend) shardBlocks(
 	ctx context.Context, q chaingql.BlocksQuery, from, end uint64, limit int,
 ) ([]stored, error) {

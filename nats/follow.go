@@ -240,9 +240,8 @@ func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext,
 	}
 }
 
-// handleFork handles messages that name each other but do not follow the newest block. It
-// returns nil if they are strays, and an error if they may continue the chain. The argument
-// err is the error that add returned for them.
+// handleFork handles messages that form a chain but do not continue the newest block. It returns nil if they are not
+// blocks, and an error if they may be blocks. The argument err is the error that add returned for them.
 func (r *reader) handleFork(ctx context.Context, l *linker, err error) error {
 	if errors.Is(err, errForked) {
 		return r.b.resolveFork(ctx, l)

@@ -14,16 +14,14 @@ var (
 	// errMissing is returned if the message before a block did not arrive: it was lost in
 	// transit or deleted from the stream.
 	errMissing = errors.New("natschain: blocks before this message are missing")
-	// errForked is returned if a run of messages, in which each names the one before it,
-	// does not follow the newest block. The messages are strays if that block is still in
-	// the stream. If it expired, they may continue the chain.
+	// errForked is returned if consecutive messages form a chain that does not continue the newest block. If that block
+	// is still in the stream, the messages are not blocks of this chain. If it has expired, they may be.
 	errForked = errors.New("natschain: new messages do not follow the newest known block, which has expired")
 )
 
-// A linker finds the blocks of the chain among the messages of a stream. Each block names
-// its predecessor by its cursor. The linker uses these names to recognize and skip messages
-// of other programs, even if those messages name each other. If two messages name the same
-// predecessor, the first one is the block.
+// A linker finds the blocks of the chain among the messages of a stream. Each block contains the cursor of its
+// predecessor. The linker uses these cursors to recognize and skip messages of other programs, even if those messages
+// form a chain of their own. If two messages have the same predecessor, the first one is the block.
 type linker struct {
 	b           *Backend
 	at          place   // place of the newest block
@@ -35,10 +33,9 @@ type linker struct {
 	ignoreForks bool    // whether add returns no error for such messages
 }
 
-// add takes the next message of the stream and returns it if it is a block. It returns
-// errForked or errMissing if messages name each other but do not follow the newest block.
-// The caller must then check whether that block is still in the stream: if it is, those
-// messages are strays.
+// add takes the next message of the stream and returns it if it is a block. It returns errForked or errMissing if the
+// messages form a chain that does not continue the newest block. The caller must then check whether that block is still
+// in the stream: if it is, those messages are not blocks.
 func (l *linker) add(s stored) ([]stored, error) {
 	if !l.gap {
 		// A linker that ignores forks may be creating the survey, and then receives no
@@ -76,8 +73,8 @@ func (l *linker) add(s stored) ([]stored, error) {
 	return nil, errForked
 }
 
-// maxForkScan is the maximum number of messages after a gap that are searched for a block
-// that follows the block before the gap.
+// maxForkScan is the maximum number of messages that are read after a gap to find the successor of the block before the
+// gap.
 const maxForkScan = 1 << 14
 
 // admits reports whether s may be the block directly after the block at p.
@@ -93,10 +90,9 @@ func (p *place) admits(s *stored) bool {
 	return *s.prev == p.cursor
 }
 
-// tooFar reports whether the cursor to is implausibly far above its predecessor from. If a
-// message with such a cursor counted as a block, the chain could accept no further blocks.
-// tooFar compares the numbers at the beginning of the cursors. Such a number is the
-// masterchain's seq_no or the block's own number.
+// tooFar reports whether the cursor to is implausibly far above its predecessor from. If a message with such a cursor
+// counted as a block, the blocks of the chain, whose cursors are lower, could not follow it. tooFar compares the
+// numbers at the beginning of the cursors. Such a number is the masterchain's seq_no or the block's own number.
 func tooFar(from, to chaingql.Cursor) bool {
 	if from == "" {
 		return false
@@ -126,13 +122,12 @@ func leadingNumber(c chaingql.Cursor) (uint64, bool) {
 // start finds the chain's first block among consecutive messages of the stream. It returns
 // the index of that block and whether the result is certain.
 //
-// A run is a sequence of messages in which each message names the one before it. start
-// chooses the first message of a run:
+// A run is a sequence of messages in which each message contains the cursor of the one before it. start chooses the
+// first message of a run:
 //
 //   - the first run that contains a known block;
-//   - otherwise the first run of at least two messages, or a longer run that begins after
-//     its end. The first run may consist of strays that became the oldest messages when
-//     the blocks before them expired.
+//   - otherwise the first run of at least two messages, or a longer run that begins after its end. The first run may
+//     consist of messages that are not blocks and that became the oldest messages when the blocks before them expired.
 //
 // If messages are missing between two runs, start chooses the earlier run, so that the
 // caller notices the gap. If there is no run of at least two messages, start returns -1,
@@ -204,10 +199,9 @@ func (b *Backend) hasGap(messages []stored, from, to int) bool {
 	return false
 }
 
-// resolveFork decides about messages that name each other but do not follow the newest
-// block. If that block is still in the stream, the messages are strays, which resolveFork
-// records in l. Otherwise it returns an error: errForked, or errMissing if that block named
-// no predecessor.
+// resolveFork decides whether messages that form a chain, but do not continue the newest block, are blocks. If the
+// newest block is still in the stream, they are not, which resolveFork records in l. Otherwise it returns an error:
+// errMissing if the newest block contains no cursor of a predecessor, or else errForked.
 func (b *Backend) resolveFork(ctx context.Context, l *linker) error {
 	there, err := b.present(ctx, l.at)
 	if err == nil && !there {
@@ -220,8 +214,8 @@ func (b *Backend) resolveFork(ctx context.Context, l *linker) error {
 	return err
 }
 
-// checkGap reads the messages after a gap. It returns errMissing if none of them follows
-// the block before the gap, because then blocks were deleted.
+// checkGap reads the messages after a gap. It returns errMissing if none of them is the successor of the block before
+// the gap, because then blocks were deleted.
 func (b *Backend) checkGap(ctx context.Context, l linker) error {
 	l.ignoreForks = true
 	var next []stored
@@ -259,8 +253,8 @@ func suspect(before, s *stored) bool {
 		tooFar(before.block.Cursor, s.block.Cursor)
 }
 
-// isLinked reports whether s is a block. It is a block if that is already known, if a
-// nearby message names it as its predecessor, or if it names the message before it.
+// isLinked reports whether s is a block. It is a block if that is already known, or if it is the predecessor or the
+// successor of a nearby message.
 func (b *Backend) isLinked(ctx context.Context, s stored) (bool, error) {
 	if s.bad != nil {
 		b.strays.report(b, s.seq, s.bad)

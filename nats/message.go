@@ -38,7 +38,7 @@ type stored struct {
 	received time.Time // when the server received the message; zero for messages read in batches
 }
 
-// follows reports whether the message names c as its predecessor.
+// follows reports whether c is the cursor of the message's predecessor.
 func (s *stored) follows(c chaingql.Cursor) bool { return s.prev != nil && *s.prev == c }
 
 // names contains the names of a chain's streams, subjects and bucket.

@@ -43,9 +43,9 @@ func (b *Backend) place(ctx context.Context, c chaingql.Cursor) (place, error) {
 	return b.search(ctx, c)
 }
 
-// search finds the place of a cursor by binary search. It needs about one request per bit of
-// the stream's newest sequence number. Stray messages may mislead the search. The two blocks
-// between which it ends are then not neighbors, and search repeats it with blocks only.
+// search finds the place of a cursor by binary search. It needs about one request per bit of the stream's newest
+// sequence number. Messages that are not blocks may mislead the search. Then the two messages between which it ends are
+// not consecutive blocks, and search repeats it with blocks only.
 func (b *Backend) search(ctx context.Context, c chaingql.Cursor) (place, error) {
 	p, sure, err := b.binarySearch(ctx, c, func(seq, _ uint64) (stored, bool, error) {
 		if s, known := b.places.searchStep(seq); known {
@@ -93,8 +93,8 @@ func (b *Backend) blockAt(ctx context.Context, seq, end uint64) (stored, bool, e
 	return stored{}, false, nil
 }
 
-// binarySearch searches for c. The function at returns the first message with a sequence
-// number in [seq, end). The result is sure if the blocks on both sides of c are neighbors.
+// binarySearch returns the place of the cursor c. The function at returns the first message with a sequence number in
+// [seq, end). The result is sure if the blocks directly before and after c are consecutive.
 func (b *Backend) binarySearch(
 	ctx context.Context, c chaingql.Cursor, at func(seq, end uint64) (stored, bool, error),
 ) (p place, sure bool, err error) {
@@ -164,8 +164,8 @@ func roundestBetween(from, to uint64) uint64 {
 	return (to - 1) >> low << low
 }
 
-// placeBelow returns the place of c, which is below the oldest block. If the oldest block
-// names its predecessor, this shows whether blocks after c were removed.
+// placeBelow returns the place of c, a cursor before the oldest block. The oldest block may contain the cursor of its
+// predecessor, which shows whether blocks after c were removed.
 func placeBelow(oldest stored, c chaingql.Cursor) place {
 	p := place{seq: oldest.seq - 1, pruned: true}
 	switch {

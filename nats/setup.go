@@ -95,9 +95,8 @@ func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, err
 // gap that they reach.
 const maxGapChecks = 1000
 
-// checkGaps returns an error if blocks were deleted from the middle of the stream. Gaps
-// left by deleted stray messages are allowed: the block after such a gap names the block
-// before it as its predecessor.
+// checkGaps returns an error if blocks were deleted from the middle of the stream. Gaps left by deleted stray messages
+// are allowed: the predecessor of the block after such a gap is the block before the gap.
 func (b *Backend) checkGaps(ctx context.Context, deleted int) error {
 	var holes []uint64
 	err := b.retry(ctx, func(ctx context.Context) error {

@@ -227,8 +227,8 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("natschain: cannot remove message %d of the stream, because no block follows it: "+
 			"append a block first", seq)
 	case next.prev == nil:
-		return fmt.Errorf("natschain: cannot remove message %d of the stream: the next block does not name its "+
-			"predecessor, so readers could not verify that no block is missing", seq)
+		return fmt.Errorf("natschain: cannot remove message %d of the stream: the next block does not contain "+
+			"its predecessor's cursor, so readers could not verify that no block is missing", seq)
 	}
 	stream, err := b.js.Stream(ctx, b.names.stream)
 	if err != nil {

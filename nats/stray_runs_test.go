@@ -24,7 +24,7 @@ func numbered(from, to uint64) (blocks []chaingql.Block) {
 	return blocks
 }
 
-// publishRun publishes the blocks in run. Each names its predecessor, and the first one names prev.
+// publishRun publishes the blocks in run. Each contains the cursor of its predecessor, and the first one contains prev.
 func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.Block) {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -118,8 +118,8 @@ func TestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
 	}
 }
 
-// TestOldestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages, each of which names the one before
-// it. Then it removes all blocks before them, as MaxAge does.
+// TestOldestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages, each of which contains the cursor of the
+// one before it. Then it removes all blocks before them, as MaxAge does.
 func TestOldestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	for _, row := range []struct {
@@ -209,9 +209,8 @@ func TestManyStrayMessagesAreSkipped(t *testing.T) {
 	expectReads(t, b, all[100:])
 }
 
-// TestBlockWithNonCanonicalSubjectIsSkipped publishes blocks whose subjects do not name the shard in the
-// form that a Writer uses. They must count as stray messages, because reads by subject would not find
-// them.
+// TestBlockWithNonCanonicalSubjectIsSkipped publishes blocks whose subjects contain the shard in another form than the
+// one that a Writer uses. They must not count as blocks, because reads by subject would not find them.
 func TestBlockWithNonCanonicalSubjectIsSkipped(t *testing.T) {
 	s, ctx := newBroker(t), context.Background()
 	book := &logbook{}

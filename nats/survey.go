@@ -9,8 +9,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A survey records which messages in the newest part of the stream are blocks. At first it
-// covers only the newest messages. Then it grows with the chain.
+// A survey records which of the newest messages in the stream are blocks and which are strays, which are messages that
+// are not blocks. It is extended as the chain grows.
 type survey struct {
 	mu     sync.Mutex
 	from   uint64    // sequence number of the first message covered
@@ -74,8 +74,8 @@ func (x *survey) afterStrays(seq uint64) (uint64, bool) {
 	return s.to + 1, found
 }
 
-// note extends the survey up to the message with the sequence number seen. The argument
-// blocks contains all blocks among the added messages. They must follow the newest block.
+// note extends the survey up to the message with the sequence number seen. The argument blocks must contain all blocks
+// among the added messages, and these must follow the newest block of the survey.
 func (x *survey) note(seen uint64, blocks ...stored) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -118,8 +118,8 @@ func (x *survey) start(first stored) {
 	x.from, x.seen, x.head, x.last, x.strays = first.seq, first.seq, first, stored{}, nil
 }
 
-// extendBack makes the survey begin with an earlier message, whose sequence number is from.
-// The added messages are recorded as strays.
+// extendBack extends the survey back to the message with the sequence number from, and records the added messages as
+// strays.
 func (x *survey) extendBack(from uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,8 +135,8 @@ func (x *survey) forget() {
 	x.from, x.seen, x.head, x.last, x.strays = 0, 0, stored{}, stored{}, nil
 }
 
-// isBlock reports whether s is a block. If neither the place cache nor the survey contains
-// this information, known is false.
+// isBlock reports whether s is a block. If neither the cache of recently read blocks nor the survey contains s, known
+// is false.
 func (b *Backend) isBlock(s *stored) (is, known bool) {
 	if p, met := b.places.get(s.block.Cursor); met && p.seq == s.seq || s.seq == 1 && s.follows("") {
 		return true, true
@@ -144,8 +144,8 @@ func (b *Backend) isBlock(s *stored) (is, known bool) {
 	return b.survey.is(s.seq)
 }
 
-// quickSurvey creates a survey of the newest quickSurveySize messages. It returns false if
-// there are fewer, if one of them does not name the message before it, or during Open.
+// quickSurvey creates a survey of the newest quickSurveySize messages. It returns false if there are fewer messages, if
+// one of them is not the successor of the message before it, or during Open.
 func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, error) {
 	if !b.opened.Load() || end <= quickSurveySize {
 		return stored{}, false, nil

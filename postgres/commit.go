@@ -16,8 +16,8 @@ import (
 // a process that froze or a machine that vanished does not keep the lock on the chain.
 const writerIdle = 5 * time.Second
 
-// serverGrace is the time from the deadline of a transaction until PostgreSQL cancels its statement. The
-// client gives up first, so callers get context.DeadlineExceeded.
+// serverGrace is the time from the deadline of a transaction until PostgreSQL cancels its statement. The client ends
+// the statement first, so callers receive context.DeadlineExceeded.
 const serverGrace = 2 * time.Second
 
 // planSQL makes plans independent of statistics and of the server's settings until the end of the

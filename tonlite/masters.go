@@ -65,7 +65,7 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 	b.head, b.oldest = lite.BlockID{}, 0
 	b.masters.clear()
 	b.steps.clear()
-	b.opts.Logger.Warn("newest masterchain block dropped: no lite server has it",
+	b.opts.Logger.Warn("newest masterchain block dropped, because no lite server has it; reading the newest again",
 		slog.Uint64("seq_no", uint64(head.SeqNo)))
 	return true
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A Place is the position of a block in its chain.
+// A Place is the position of a block in its workchain: its shard and its number.
 type Place struct {
 	// Workchain is the number of the workchain.
 	Workchain int32

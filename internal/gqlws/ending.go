@@ -23,7 +23,7 @@ var (
 	ErrExpired = errors.New("gqlws: session expired")
 	// ErrRefused means that the peer violated the protocol, exceeded a limit, or was refused by Init. If Init refused
 	// the peer, the error also wraps Init's error.
-	ErrRefused = errors.New("gqlws: peer refused")
+	ErrRefused = errors.New("gqlws: refused by the server")
 )
 
 // A cutError is the reason why a connection ended without a close handshake.

@@ -104,7 +104,8 @@ func (c *conn) runProtected(what string, f func(), ended func(error)) {
 func (c *conn) recoverPanic(what string, err *error) {
 	if v := recover(); v != nil {
 		p := guard.New(v)
-		c.server.log.ErrorContext(c.ctx, "gqlws: panic in "+what, guard.Error(p), guard.Stack(p))
+		c.server.log.ErrorContext(c.ctx, "gqlws: internal error because of a panic in "+what,
+			guard.Error(p), guard.Stack(p))
 		*err = errInternal
 	}
 }

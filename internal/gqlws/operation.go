@@ -223,7 +223,8 @@ func isLost(err error) bool {
 func (c *conn) failOperation(id operationID, err error) {
 	var why *RequestError
 	if !errors.As(err, &why) || len(why.Errors) == 0 {
-		c.server.log.ErrorContext(c.ctx, "gqlws: operation failed", guard.Error(err))
+		c.server.log.ErrorContext(c.ctx, "gqlws: operation failed; the client received an internal error",
+			guard.Error(err))
 		why = errInternal
 	}
 	if why.Lost && c.codec.lossEndsConnection() {

@@ -95,7 +95,7 @@ func (h usage) String() string {
 	return fmt.Sprintf("RSS %.1f MB (free %.1f, heap %.1f), %d goroutines, %d files", float64(h.rss)/1e6, float64(h.Free)/1e6, float64(h.Heap)/1e6, h.Goroutines, h.files)
 }
 
-// holds reads the memory and file count of a process from /proc.
+// processUsage reads from /proc how much memory a process has and how many files it has open.
 func processUsage(pid int) (rss int64, files int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -110,8 +110,8 @@ func processUsage(pid int) (rss int64, files int, err error) {
 	return rss << 10, len(open), err
 }
 
-// settled waits until connections have been released: until the number of goroutines and files has
-// not decreased for a second, and is at most that of most, or until wait is over.
+// settled waits until the service has released its connections, and returns what the service then uses. It returns when
+// the numbers of goroutines and files have not decreased for a second and do not exceed those of most, or after wait.
 func (c *child) settled(most *usage, wait time.Duration) (usage, error) {
 	var least usage
 	for deadline, since := time.Now().Add(wait), time.Now(); ; time.Sleep(50 * time.Millisecond) {

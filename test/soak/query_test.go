@@ -17,14 +17,14 @@ import (
 
 var basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(":"+secret))
 
-// A question is a query with a check of its response.
+// A checkedQuery is a query and a function that checks its response.
 type checkedQuery struct {
 	document  string
 	variables string
 	judge     func(data responseData) error
 }
 
-// An answer holds the data of any response.
+// A responseData is the data of a response. It has the fields of all queries.
 type responseData struct {
 	Blockchain struct {
 		Account struct {
@@ -47,7 +47,7 @@ const (
 	askLatest = `{ blockchain { blocks(last: 1) { edges { node { hash seq_no workchain_id shard chain_order } } } } }`
 )
 
-// question returns a random query.
+// randomQuery returns a random query.
 func (w *world) randomQuery() checkedQuery {
 	seen := int(w.seen.Load())
 	switch rand.IntN(3) {

@@ -111,7 +111,7 @@ func (s *service) open() *chaingql.Handler {
 	})
 }
 
-// grow appends a round of blocks at each tick. Every 150 blocks it interruptEvery the source and prunes
+// grow appends a block per shard at each tick. After every interruptEvery blocks, it interrupts the source and prunes
 // the oldest blocks.
 func (s *service) grow() error {
 	for now := range time.Tick(pace) {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testkit.CheckLeaks(code, os.Stderr, 5*time.Second))
 }
 
-// sized returns the parameters of a run of that length.
+// sizeFor returns the parameters of a run that takes the time length.
 func sizeFor(length time.Duration) size {
 	within := func(least, d, most time.Duration) time.Duration { return min(max(least, d), most) }
 	return size{

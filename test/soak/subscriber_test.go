@@ -44,7 +44,7 @@ func newSubscriber(w *world, i, newest int) *subscriber {
 	return s
 }
 
-// live subscribes until ctx is done. It disconnects now and then and resumes with its cursor.
+// run subscribes until ctx is done. It disconnects now and then and resumes with its cursor.
 func (s *subscriber) run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	for ctx.Err() == nil {
@@ -78,7 +78,7 @@ func (s *subscriber) connectOnce(ctx context.Context) error {
 	return s.overSocket(ctx, cursor)
 }
 
-// take checks a received block.
+// receive checks a received block.
 func (s *subscriber) receive(payload []byte) error {
 	var a struct {
 		Data   struct{ Blocks block }

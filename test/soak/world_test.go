@@ -73,7 +73,8 @@ func (w *world) fault(format string, args ...any) {
 	}
 }
 
-// honest records the result of an honest client that connected at time connected.
+// recordResult counts the result of an honest client: success, unavailable or wrong. The client connected at the time
+// connected.
 func (w *world) recordResult(who string, connected time.Time, err error) {
 	switch {
 	case err == nil:
@@ -125,8 +126,8 @@ func (w *world) load(length time.Duration, restarts int) error {
 	return w.catchUp(subscribed, now.Newest)
 }
 
-// controlLoad adjusts the load for that length. It counts ticks, because no client sends anything while
-// this process is suspended.
+// controlLoad adjusts the load until the run has taken the time length. It measures this time in ticks, which stop
+// while the process is suspended, like the clients.
 func (w *world) controlLoad(length time.Duration, restarts int) error {
 	w.meter.pids = [2]int{os.Getpid(), w.child.cmd.Process.Pid}
 	if _, err := w.meter.since(); err != nil {
@@ -187,7 +188,7 @@ func (w *world) catchUp(subscribed []*subscriber, before int) error {
 	return nil
 }
 
-// steer adjusts the query rate to the target CPU share.
+// adjustRate adjusts the query rate so that the service uses the target share of the CPU.
 func (w *world) adjustRate() error {
 	s, err := w.meter.since()
 	if err != nil {
@@ -201,7 +202,7 @@ func (w *world) adjustRate() error {
 	return nil
 }
 
-// show logs the current figures.
+// logFigures logs the current figures.
 func (w *world) logFigures() error {
 	h, err := w.child.ask("state")
 	if err != nil {
