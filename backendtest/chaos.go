@@ -129,9 +129,10 @@ type ChaosBackend struct {
 	calmed  chan struct{}
 	calm    sync.Once
 
-	mu     sync.Mutex // guards counts and floor
+	mu     sync.Mutex // guards the fields below
 	counts ChaosCounts
 	floor  chaingql.Cursor
+	epoch  string // of the chain that floor belongs to
 }
 
 // Chaos returns a [ChaosBackend] that wraps b. Except for [chaingql.Epocher], the
@@ -203,6 +204,7 @@ func (c *ChaosBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]ch
 
 // Follow yields the blocks of the wrapped Backend and adds the faults of [ChaosOptions].
 func (c *ChaosBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	follow := c.Backend.Follow(ctx, after) // of the chain that the Backend has now
 	return func(yield func(chaingql.Block, error) bool) {
 		f := &chaosFollow{c: c, d: c.dice(c.follows.Add(1), followDice), ctx: ctx, yield: yield}
 		c.count(&c.counts.Follows)
@@ -211,7 +213,7 @@ func (c *ChaosBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.S
 			f.fail(chaingql.ErrCursorTooOld)
 			return
 		}
-		for b, err := range c.Backend.Follow(ctx, after) {
+		for b, err := range follow {
 			if err == nil && b.Cursor <= c.pruned() {
 				err = chaingql.ErrCursorTooOld // b was pruned before this Follow could yield it
 			}

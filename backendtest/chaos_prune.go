@@ -8,7 +8,7 @@ import (
 
 // Prune makes c behave as if all blocks with a cursor less than before had been pruned,
 // except the newest block of the chain, which always remains. [ChaosBackend.Calm] does not
-// undo this.
+// undo this, but a new chain with another epoch has all its blocks.
 //
 // Prune does not change the wrapped Backend. It reads cursors with Blocks of the wrapped
 // Backend and returns any error of those calls.
@@ -21,16 +21,24 @@ func (c *ChaosBackend) Prune(ctx context.Context, before chaingql.Cursor) error 
 	if err != nil || len(gone) == 0 {
 		return err
 	}
+	epoch := c.Epoch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.epoch != epoch {
+		c.floor, c.epoch = "", epoch
+	}
 	c.floor = max(c.floor, gone[0].Cursor)
 	return nil
 }
 
 // pruned returns the cursor of the newest pruned block, or "".
 func (c *ChaosBackend) pruned() chaingql.Cursor {
+	epoch := c.Epoch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.epoch != epoch {
+		return ""
+	}
 	return c.floor
 }
 

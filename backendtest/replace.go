@@ -72,6 +72,11 @@ func firstCallNoticesNewChain(t *trial) {
 		call(old[0].Cursor, epoch)
 		t.expectNewChain(old, epoch)
 	}
+	epoch, old := t.existingEpoch(), t.stored
+	t.replace(3, 40) // a Backend must not remember which blocks of the old chain were pruned
+	t.grow(40)
+	t.expectReplaced(old[0].Cursor, epoch)
+	t.expectNewChain(old, epoch)
 }
 
 // expectNewChain checks that the Backend serves the chain that replaced the old one.
