@@ -31,21 +31,50 @@ type truth struct {
 	place     map[chaingql.Cursor]int // maps the cursor of each block to its number, its index in blocks
 	committed []atomic.Int64          // Unix time in nanoseconds; 0 if committed before the run
 	recorded  int                     // number of blocks from the recording of a real chain
+	epoch     string                  // "" means that the chain has none
 }
 
 // newTruth returns a chain of n blocks. Up to n/2 blocks are from a recording, and the rest are simulated.
 func newTruth(n int, seed uint64) (*truth, error) {
-	t := &truth{place: make(map[chaingql.Cursor]int, n), committed: make([]atomic.Int64, n)}
 	known, err := recording(n / 2)
 	if err != nil {
 		return nil, err
 	}
+	t := truthOf(extend(known, n, rand.New(rand.NewPCG(seed, 1))))
 	t.recorded = len(known)
-	t.blocks = extend(known, n, rand.New(rand.NewPCG(seed, 1)))
-	for i, b := range t.blocks {
+	return t, nil
+}
+
+func truthOf(blocks []chaingql.Block) *truth {
+	t := &truth{
+		blocks: blocks, place: make(map[chaingql.Cursor]int, len(blocks)), committed: make([]atomic.Int64, len(blocks)),
+	}
+	for i, b := range blocks {
 		t.place[b.Cursor] = i
 	}
-	return t, nil
+	return t
+}
+
+// cursor returns the cursor of block n that clients receive with the block. Block -1 is before the first one.
+func (t *truth) cursor(n int) string {
+	if n < 0 {
+		return ""
+	}
+	return string(t.blocks[n].Cursor) + t.suffix()
+}
+
+// isOwn reports whether a cursor belongs to the epoch of the chain.
+func (t *truth) isOwn(cursor string) bool {
+	c, _, _ := strings.Cut(cursor, "!")
+	return c == string(plain(cursor))+t.suffix()
+}
+
+// suffix returns the part of cursors for the epoch.
+func (t *truth) suffix() string {
+	if t.epoch == "" {
+		return ""
+	}
+	return "~" + t.epoch
 }
 
 // recording loads up to limit blocks from the beginning of the recorded chain. The last one is a

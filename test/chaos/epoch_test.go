@@ -14,8 +14,9 @@ import (
 
 // TestChaosNoStreamHasBlocksOfTwoChains makes the chain again under 60 subscribers, whose connections are cut and whose
 // sessions expire. The new chain has other blocks at the positions of the old one, and grows past them. All streams
-// must end with EPOCH_CHANGED and without a cursor, and without a block of the new chain. Then 1,000 clients resume
-// with cursors of the old chain, and all must receive the same error.
+// must end with EPOCH_CHANGED and without a cursor, and without a block of the new chain. All subscribers then start
+// before the first block of the new chain, and must receive each of its blocks. Then 1,000 clients resume with cursors
+// of the old chain, and all must receive the same error.
 func TestChaosNoStreamHasBlocksOfTwoChains(t *testing.T) {
 	seed := chosenSeed()
 	t.Logf("-chaos.seed=%d", seed)
@@ -59,24 +60,27 @@ func TestChaosNoStreamHasBlocksOfTwoChains(t *testing.T) {
 	}
 
 	w.allCommitted.Store(true) // no more cuts
-	connections := w.makeAgain(ctx, t, committed, seed)
-	w.wait(ctx, progressTimeout, func() bool { return all(func(s *subscriber) bool { return s.over }) })
+	w.makeAgain(ctx, t, committed, seed)
+	w.wait(ctx, progressTimeout, func() bool {
+		return all(func(s *subscriber) bool { return s.truth == w.next && s.done() })
+	})
 	direct := map[string]int{}
 	for _, s := range w.subscribers {
 		s.mu.Lock()
-		switch n := connections[s]; {
-		case !s.over:
+		switch {
+		case s.truth != w.next:
 			t.Errorf("subscriber %s did not end with %s; its last end: %+v", s.name, epochChanged, s.last)
-		case n > 0 && s.peer.steady && s.tally.connections == n:
+		case s.until > 0 && s.peer.steady && s.directly:
 			direct[s.peer.speaks.name]++
-		case n > 0 && s.peer.steady:
+		case s.until > 0 && s.peer.steady:
 			t.Errorf("subscriber %s had to subscribe again to receive %s", s.name, epochChanged)
 		}
 		if s.wrong != "" {
 			t.Errorf("subscriber %s: %s", s.name, s.wrong)
 		}
-		if due := s.matching(); len(s.got) > len(due) || !slices.Equal(s.got, due[:len(s.got)]) {
-			t.Errorf("subscriber %s received other blocks than the first %d that were due", s.name, len(s.got))
+		if due := s.matching(); !slices.Equal(s.got, due) {
+			t.Errorf("subscriber %s received %d blocks of the new chain, want exactly the %d that match; its last end: %+v",
+				s.name, len(s.got), len(due), s.last)
 		}
 		s.mu.Unlock()
 	}
@@ -93,25 +97,26 @@ func TestChaosNoStreamHasBlocksOfTwoChains(t *testing.T) {
 	}
 }
 
-// makeAgain replaces the chain, of which some blocks have been committed, and lets the new one grow until ctx is done.
-// It returns the number of connections that each subscriber with a running stream had before.
-func (w *world) makeAgain(ctx context.Context, t *testing.T, committed int, seed uint64) map[*subscriber]int {
+// makeAgain replaces the chain, of which some blocks have been committed, and lets the new one grow past it.
+func (w *world) makeAgain(ctx context.Context, t *testing.T, committed int, seed uint64) {
 	t.Helper()
 	blocks := extend(nil, 3*w.blocks, rand.New(rand.NewPCG(seed, 9)))
 	next := slices.IndexFunc(blocks, func(b chaingql.Block) bool { return b.Cursor > w.truth.blocks[committed].Cursor })
-	if next < 0 {
+	if next < 0 || next+settling > len(blocks) {
 		t.Fatal("the new chain is shorter than the old one")
 	}
-	connections := map[*subscriber]int{}
+	blocks = blocks[:next+settling]
+	w.next = truthOf(blocks)
+	w.next.epoch = "x7"
 	for _, s := range w.subscribers {
 		s.mu.Lock()
 		if s.connected {
-			connections[s] = s.tally.connections
+			s.until = s.tally.connections
 		}
 		s.mu.Unlock()
 	}
 	w.again.Store(true)
-	w.source.Replace("x7")
+	w.source.Replace(w.next.epoch)
 	if err := w.source.Append(blocks[:next]...); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +127,6 @@ func (w *world) makeAgain(ctx context.Context, t *testing.T, committed int, seed
 			}
 		}
 	})
-	return connections
 }
 
 // resumeAll lets n clients resume once from positions of the subscribers. It returns how many received EPOCH_CHANGED.
@@ -134,19 +138,20 @@ func (w *world) resumeAll(ctx context.Context, t *testing.T, n int) int {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
 				from := w.subscribers[i%len(w.subscribers)]
 				p := newPeer(w, w.size.subscribers+i, peerConfig{
-					speaks: transports[i%len(transports)], filters: []filter{from.filter}, begins: from.begins, steady: true, own: i%2 == 0,
+					speaks: transports[i%len(transports)], filters: []filter{from.filter}, steady: true, own: i%2 == 0,
 				})
+				p.once = true
 				s := p.subs[0]
-				s.at, s.tally.connections = from.position(), 1
+				s.at, s.tally.connections = from.refused, 1
 				reason := p.speaks.connect(ctx, p)
 				p.client.CloseIdleConnections()
 				switch {
 				case s.wrong != "" || len(s.got) > 0:
-					t.Errorf("client %s resumed from %q, received %d blocks: %s", s.name, from.position(), len(s.got), s.wrong)
-				case s.over:
+					t.Errorf("client %s resumed from %q, received %d blocks: %s", s.name, from.refused, len(s.got), s.wrong)
+				case s.truth == w.next:
 					refused.Add(1)
 				default:
-					t.Logf("client %s resumed from %q: %s, %+v", s.name, from.position(), reason, s.last)
+					t.Logf("client %s resumed from %q: %s, %+v", s.name, from.refused, reason, s.last)
 				}
 			}
 		})

@@ -20,6 +20,7 @@ type peer struct {
 	ticks  bool // also subscribes to the field tick, which the host added
 	slow   bool
 	steady bool // the connection is never cut, and the session does not expire
+	once   bool // leaves after EPOCH_CHANGED
 	url    string
 	client *http.Client
 	rng    *rand.Rand // used only by the goroutine of the peer
@@ -68,12 +69,10 @@ func newPeer(w *world, id int, c peerConfig) *peer {
 		s := &subscriber{
 			name:  fmt.Sprintf("%d.%d (%s, %s%s)", id, i, c.speaks.name, f.name, c.traits()),
 			peer:  one,
-			world: w, filter: f, resume: c.resume, own: c.own, begins: c.begins, goal: -1,
-			at: w.cursor(c.begins), excused: map[*hole]bool{},
+			world: w, truth: w.truth, filter: f, resume: c.resume, own: c.own, begins: c.begins,
+			at: w.truth.cursor(c.begins), excused: map[*hole]bool{},
 		}
-		if all := s.matching(); len(all) > 0 {
-			s.goal = all[len(all)-1]
-		}
+		s.goal = s.lastDue()
 		one.subs = append(one.subs, s)
 	}
 	return one
@@ -94,11 +93,10 @@ func (c peerConfig) traits() (all string) {
 	return all
 }
 
-// read connects and subscribes. It repeats this after each end of the connection, until ctx is done or the
-// chain has been made again.
+// read connects and subscribes. It repeats this after each end of the connection, until ctx is done.
 func (p *peer) read(ctx context.Context) {
 	defer p.client.CloseIdleConnections()
-	for ctx.Err() == nil && !p.over() {
+	for ctx.Err() == nil {
 		what := p.speaks.connect(ctx, p)
 		if ctx.Err() != nil {
 			return
@@ -106,19 +104,6 @@ func (p *peer) read(ctx context.Context) {
 		p.lost(what)
 		pause(ctx, time.Duration(5+p.rng.IntN(60))*time.Millisecond)
 	}
-}
-
-// over reports whether all subscriptions have ended with EPOCH_CHANGED.
-func (p *peer) over() bool {
-	for _, s := range p.subs {
-		s.mu.Lock()
-		over := s.over
-		s.mu.Unlock()
-		if !over {
-			return false
-		}
-	}
-	return true
 }
 
 // lost records the end of all subscriptions that were still running when the connection ended.
@@ -184,7 +169,9 @@ func (p *peer) closing(t graphqlError) {
 		}
 	case code == epochChanged:
 		for _, s := range p.subs {
-			s.ended(t.end("connection_error"))
+			if s.reads(p.world.truth) {
+				s.ended(t.end("connection_error"))
+			}
 		}
 	case len(p.subs) == 1 && !p.ticks && at != "": // if there is no cursor, the subscription had not started
 		p.subs[0].ended(t.end("connection_error"))
@@ -208,7 +195,7 @@ func (p *peer) check(t graphqlError) {
 		if op.Cursor != "" && (lowest == "" || op.Cursor < lowest) {
 			lowest = op.Cursor
 		}
-		if isBlocks := p.sub(op.ID) != nil; isBlocks == (op.Cursor == "") {
+		if s := p.sub(op.ID); s == nil && op.Cursor != "" || s != nil && s.position() != "" && op.Cursor == "" {
 			p.wrong("connection_error lists the operation %q with the cursor %q", op.ID, op.Cursor)
 		}
 	}
@@ -223,6 +210,13 @@ func (s *subscriber) position() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.at
+}
+
+// reads reports whether the subscriber reads this chain.
+func (s *subscriber) reads(t *truth) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.truth == t
 }
 
 // A response is one result of a subscription.

@@ -61,7 +61,7 @@ func (w *world) probePruned(ctx context.Context) {
 					return
 				case s.last.code != "CURSOR_TOO_OLD": // the connection was probably cut
 					pause(ctx, 50*time.Millisecond)
-				case !known || !w.ofThisEpoch(s.last.oldest) || oldest < floor || oldest > int(w.pruned.Load()):
+				case !known || !w.truth.isOwn(s.last.oldest) || oldest < floor || oldest > int(w.pruned.Load()):
 					w.fault("%s: CURSOR_TOO_OLD has the oldest cursor %q, want the cursor of block %d", s.name, s.last.oldest, floor)
 					return
 				default:

@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,9 +43,10 @@ type subscriber struct {
 	filter filter
 	resume resuming
 	own    bool  // resumes after its last block if the protocol permits it, not from cursors of errors and events
-	begins int   // number of the block after which it starts
+	begins int   // number of the block after which it starts; -1 is before the first one
 	goal   int32 // number of the last block that matches the filter; -1 if there is none
 	world  *world
+	truth  *truth // the chain that it reads
 	id     string // current operation id
 
 	mu        sync.Mutex
@@ -56,7 +58,9 @@ type subscriber struct {
 	last      end
 	wrong     string // first protocol violation
 	rewinds   []rewind
-	over      bool           // received EPOCH_CHANGED after the chain was made again
+	until     int            // number of connections when the chain was made again, if the last one had a running stream
+	refused   string         // cursor of the old chain when it received EPOCH_CHANGED
+	directly  bool           // received EPOCH_CHANGED in the stream that ran when the chain was made again
 	excused   map[*hole]bool // holes that no service could report to it
 	journal   []entry
 }
@@ -119,14 +123,14 @@ func (t *tally) add(o tally) {
 func (s *subscriber) place() place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first, at := s.world.cursor(s.begins), s.at
+	first, at := s.truth.cursor(s.begins), s.at
 	switch n := len(s.got); {
 	case s.tally.connections == 0:
 		return place{after: first}
 	case s.resume == fromNow:
 		return place{}
 	case s.resume == tooEarly && n > 1:
-		at = s.world.cursor(int(s.got[n-2]))
+		at = s.truth.cursor(int(s.got[n-2]))
 	}
 	if s.byID() {
 		return place{first, at}
@@ -140,18 +144,18 @@ func (s *subscriber) byID() bool { return s.peer.speaks.byID && !s.own }
 // received records a block and the id of its event, which is empty if there is no event. A slow
 // subscriber then waits.
 func (s *subscriber) received(ctx context.Context, b block, id string) {
-	now, w := time.Now(), s.world
-	n, known := w.truth.place[b.ChainOrder]
+	now := time.Now()
+	n, known := s.truth.place[b.ChainOrder]
 	s.mu.Lock()
-	if !known || b.ID != w.truth.blocks[n].Hash.String() {
+	if !known || b.ID != s.truth.blocks[n].Hash.String() {
 		s.fail("received the block %q (%s), which the chain does not have", b.ChainOrder, b.ID)
 		s.mu.Unlock()
 		return
 	}
-	if b.Cursor != w.cursor(n) {
+	if b.Cursor != s.truth.cursor(n) {
 		s.fail("block %q has the cursor %q", b.ChainOrder, b.Cursor)
 	}
-	if id != "" && (plain(id) != b.ChainOrder || !w.ofThisEpoch(id)) {
+	if id != "" && (plain(id) != b.ChainOrder || !s.truth.isOwn(id)) {
 		s.fail("event with the block %q has the id %q", b.ChainOrder, id)
 	}
 	s.got = append(s.got, int32(n))
@@ -160,11 +164,11 @@ func (s *subscriber) received(ctx context.Context, b block, id string) {
 		s.at = id
 	}
 	s.tally.delivered++
-	if at := w.truth.committed[n].Load(); at > 0 {
+	if at := s.truth.committed[n].Load(); at > 0 {
 		s.tally.lag = max(s.tally.lag, now.Sub(time.Unix(0, at)))
 	}
 	s.mu.Unlock()
-	raise(&w.newest, n)
+	raise(&s.world.newest, n)
 	s.peer.slowDown(ctx, now)
 }
 
@@ -176,23 +180,6 @@ func plain(cursor string) chaingql.Cursor {
 	return chaingql.Cursor(c)
 }
 
-// cursor returns the cursor of block n that clients receive with the block.
-func (w *world) cursor(n int) string { return string(w.truth.blocks[n].Cursor) + w.suffix() }
-
-// ofThisEpoch reports whether a cursor belongs to the epoch of the chain.
-func (w *world) ofThisEpoch(cursor string) bool {
-	c, _, _ := strings.Cut(cursor, "!")
-	return c == string(plain(cursor))+w.suffix()
-}
-
-// suffix returns the part of cursors for the epoch.
-func (w *world) suffix() string {
-	if w.epoch == "" {
-		return ""
-	}
-	return "~" + w.epoch
-}
-
 const epochChanged = "EPOCH_CHANGED"
 
 // ended records how a subscription ended.
@@ -201,12 +188,12 @@ func (s *subscriber) ended(e end) {
 	defer s.mu.Unlock()
 	s.last, s.connected = e, false
 	s.note("ended with code %q, cursor %q: %s", e.code, e.cursor, e.what)
-	if e.cursor != "" && !s.world.ofThisEpoch(e.cursor) {
-		s.fail("received %s with the cursor %q, want one of the epoch %q", e.code, e.cursor, s.world.epoch)
+	if e.cursor != "" && !s.truth.isOwn(e.cursor) {
+		s.fail("received %s with the cursor %q, want one of the epoch %q", e.code, e.cursor, s.truth.epoch)
 	}
 	switch {
-	case e.code == epochChanged && s.world.again.Load() && e.cursor == "":
-		s.over = true
+	case e.code == epochChanged && s.world.again.Load() && s.truth != s.world.next && e.cursor == "":
+		s.startAgain()
 	case e.code == "CURSOR_TOO_OLD":
 		s.fail("at cursor %q: received CURSOR_TOO_OLD with the oldest cursor %q", s.at, e.oldest)
 	case e.code != "" && e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE":
@@ -215,17 +202,28 @@ func (s *subscriber) ended(e end) {
 		s.fail("at cursor %q: received STREAM_GAP without a cursor", s.at)
 	case e.code == "STREAM_GAP":
 		s.rewindTo(e.cursor)
-	case e.code != "" && e.cursor == "":
+	case e.code != "" && e.cursor == "" && s.at != "": // before the first block, the position is the empty cursor
 		s.fail("received %s without a cursor: %s", e.code, e.what)
 	case e.cursor != "":
 		s.tally.withCursor++
-		if last := s.world.truth.blocks[s.lastBlock()].Cursor; plain(e.cursor) < last {
+		if last := plain(s.truth.cursor(s.lastBlock())); plain(e.cursor) < last {
 			s.fail("after block %q: received the error %s with the older cursor %q", last, e.code, e.cursor)
 		}
 		if !s.own {
 			s.at = e.cursor
 		}
 	}
+}
+
+// startAgain discards all blocks and cursors of the old chain, and continues before the first block of the new one. The
+// caller holds s.mu.
+func (s *subscriber) startAgain() {
+	if due := s.matching(); len(s.got) > len(due) || !slices.Equal(s.got, due[:len(s.got)]) {
+		s.fail("received other blocks of the old chain than the first %d that were due", len(s.got))
+	}
+	s.refused, s.directly = s.at, s.tally.connections == s.until
+	s.truth, s.got, s.begins, s.at = s.world.next, nil, -1, ""
+	s.goal = s.lastDue()
 }
 
 // rewindTo discards the blocks after a cursor.
@@ -239,7 +237,7 @@ func (s *subscriber) rewindTo(cursor string) {
 	s.at = cursor
 	for s.resume != keepBlocks && len(s.got) > 0 {
 		n := len(s.got) - 1
-		if s.world.truth.blocks[s.got[n]].Cursor <= chaingql.Cursor(cursor) {
+		if s.truth.blocks[s.got[n]].Cursor <= chaingql.Cursor(cursor) {
 			return
 		}
 		s.got = s.got[:n]
@@ -284,12 +282,20 @@ const shutdownText = "Service is shutting down"
 
 // matching returns the numbers of the blocks after the start that match the filter.
 func (s *subscriber) matching() (numbers []int32) {
-	for i := s.begins + 1; i < len(s.world.truth.blocks); i++ {
-		if s.filter.matches(s.world.truth.blocks[i]) {
+	for i := s.begins + 1; i < len(s.truth.blocks); i++ {
+		if s.filter.matches(s.truth.blocks[i]) {
 			numbers = append(numbers, int32(i))
 		}
 	}
 	return numbers
+}
+
+// lastDue returns the number of the last block that matches the filter, or -1.
+func (s *subscriber) lastDue() int32 {
+	if all := s.matching(); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return -1
 }
 
 // done reports whether the subscriber has received its last block. The caller holds s.mu.

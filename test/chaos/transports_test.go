@@ -48,10 +48,10 @@ func overModernSocket(ctx context.Context, p *peer) string {
 }
 
 // variables returns the variables of the document. If the cursor after is empty, the stream starts with
-// the next block.
+// the next block, or with the first one if the subscriber begins before that.
 func (s *subscriber) variables(after string) map[string]any {
 	v := map[string]any{"filter": json.RawMessage(s.filter.json)}
-	if after != "" {
+	if after != "" || s.begins < 0 {
 		v["after"] = after
 	}
 	return v
@@ -182,13 +182,16 @@ func (c *socket) restart(ctx context.Context, s *subscriber, payload []byte) boo
 	}
 	e := all[0].end("error")
 	s.ended(e)
-	if e.code == epochChanged {
-		return !c.peer.over()
-	}
-	if e.code != "STREAM_GAP" && e.code != "SERVICE_UNAVAILABLE" {
+	switch e.code {
+	case epochChanged:
+		if c.peer.once {
+			return false
+		}
+	case "STREAM_GAP", "SERVICE_UNAVAILABLE":
+	default:
 		return false
 	}
-	if c.startType == "start" {
+	if c.startType == "start" && e.code != epochChanged {
 		c.peer.wrong("client would not reconnect after the error %s", payload)
 		return false
 	}

@@ -39,6 +39,7 @@ type world struct {
 	size
 	seed   uint64
 	truth  *truth
+	next   *truth // the chain after it has been made again; set before again
 	source *source
 	chaos  *backendtest.ChaosBackend
 	host   *service
@@ -74,7 +75,7 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	if w.truth, err = newTruth(s.blocks, seed); err != nil {
 		return nil, err
 	}
-	if s.epoch != "" {
+	if w.truth.epoch = s.epoch; s.epoch != "" {
 		w.source.Replace(s.epoch)
 	}
 	if err := w.source.Append(w.truth.blocks[:w.before()]...); err != nil {
