@@ -35,6 +35,7 @@ type Plan struct {
 // A selection has the fields that are selected on an object, in the order of the response.
 type selection struct {
 	fields   []*field
+	pieces   []piece            // the whole object, if all its fields need only its source; otherwise nil
 	isTypeOf graphql.IsTypeOfFn // of an object type that the host declared; may be nil
 	invalid  *Error             // a condition in the selection is null, so it has no fields and the object is an error
 }
@@ -103,7 +104,7 @@ type compiler struct {
 // A sharing has the parts of a plan that may be needed in several places, so that the plan has each of them only
 // once. A fragment may be spread in hundreds of places and have names and literals of kilobytes.
 type sharing struct {
-	keys      map[string]string       // response names as JSON
+	texts     map[string]string       // keys and the texts of pieces
 	fields    map[site][]*sharedField // fields without a cost
 	arguments map[callSite]*field     // the first field that was compiled from each site
 }
@@ -221,6 +222,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 		}
 		s.fields = append(s.fields, k.field(object, a, len(s.fields) > 0))
 	}
+	s.pieces = k.pieces(s.fields)
 	return s
 }
 
@@ -288,20 +290,6 @@ func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *
 	}
 	k.price(f)
 	return f
-}
-
-// key returns field.key for a response name. Fields with the same key share one string.
-func (k *compiler) key(name string, comma bool) string {
-	key := `"` + name + `":`
-	if comma {
-		key = "," + key
-	}
-	if known, ok := k.keys[key]; ok {
-		return known
-	}
-	k.keys[key] = key
-	k.plan.size += textBytes(len(key))
-	return key
 }
 
 func (k *compiler) outputType(t *ast.Type, sets []ast.SelectionSet) *outputType {

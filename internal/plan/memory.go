@@ -16,7 +16,8 @@ const (
 	parameterBytes    = 64
 	typeBytes         = 48
 	planBytes         = 192
-	selectionBytes    = 48
+	selectionBytes    = 64
+	pieceBytes        = 24
 	fieldBytes        = 232
 	errorBytes        = 160 // an Error with one location
 	listedBytes       = 16  // a field in one of the plan's lists

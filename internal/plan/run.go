@@ -98,6 +98,18 @@ func (r *run) object(s *selection, src any) bool {
 		r.failSelection(s)
 		return false
 	}
+	if s.pieces != nil {
+		dst := r.dst
+		for i := range s.pieces {
+			p := &s.pieces[i]
+			if dst = append(dst, p.text...); p.append != nil {
+				dst = p.append(dst, src)
+			}
+		}
+		r.dst = dst
+		r.step(len(s.pieces))
+		return !r.full()
+	}
 	start := len(r.dst)
 	dst := append(r.dst, '{')
 	for _, f := range s.fields {
