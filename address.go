@@ -3,7 +3,6 @@ package chaingql
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"strconv"
 	"strings"
@@ -31,10 +30,11 @@ func (a Address) append(dst []byte) []byte {
 
 // appendID appends id as 64 lower-case hex digits.
 func appendID(dst []byte, id *[32]byte) []byte {
-	for i := 0; i < len(id); i += 8 {
-		dst = appendHex(dst, binary.BigEndian.Uint64(id[i:]))
+	var digits [64]byte
+	for i := 0; i < len(id); i += 4 {
+		binary.BigEndian.PutUint64(digits[2*i:], hexDigits(uint64(binary.BigEndian.Uint32(id[i:]))))
 	}
-	return dst
+	return append(dst, digits[:]...)
 }
 
 // appendHex appends n as 16 lower-case hex digits.
@@ -79,10 +79,25 @@ func ParseAddress(s string) (Address, error) {
 		return Address{}, errAddress
 	}
 	a := Address{Workchain: int32(n)}
-	if _, err := hex.Decode(a.ID[:], []byte(id)); err != nil {
-		return Address{}, errAddress
+	for i := 0; i < len(id); i += 8 {
+		n, ok := parseHex(binary.BigEndian.Uint64([]byte(id[i : i+8])))
+		if !ok {
+			return Address{}, errAddress
+		}
+		binary.BigEndian.PutUint32(a.ID[i/2:], uint32(n))
 	}
 	return a, nil
+}
+
+// parseHex is the inverse of hexDigits. It accepts digits of either case. ok is false if a byte is no digit.
+func parseHex(digits uint64) (n uint64, ok bool) {
+	const each = 0x0101010101010101
+	letters := digits >> 6 & each // each byte is 1 if its digit is a letter
+	n = digits&(0x0f*each) + 9*letters
+	n = (n | n>>4) & 0x00ff00ff00ff00ff
+	n = (n | n>>8) & 0x0000ffff0000ffff
+	n = (n | n>>16) & 0xffffffff
+	return n, hexDigits(n) == digits|letters<<5
 }
 
 func parseFriendly(s string) (Address, error) {

@@ -48,7 +48,7 @@ type reservation struct {
 	large bool    // the response has more than smallBytes; set before the reservation becomes evictable
 
 	bytes   int
-	upTo    time.Duration // time on the xsync.Clock up to which the client has kept minRate
+	upTo    time.Duration // time on the xsync.Clock up to which the client has kept minRate; 0 if not evictable
 	index   int           // index in evictable plus 1; 0 if the reservation is not evictable
 	ending  bool          // owner.end is running
 	evicted bool          // the budget has evicted the reservation, which counts no bytes any more
@@ -111,7 +111,9 @@ func (b *budget) addEvictable(o *reservation, n int, minLag time.Duration) bool 
 // makeEvictable allows the budget to evict o. Called with mu held.
 func (b *budget) makeEvictable(o *reservation) {
 	if o.index == 0 {
-		o.upTo = xsync.Clock(0)
+		if o.upTo == 0 { // otherwise the owner has read the clock
+			o.upTo = xsync.Clock(0)
+		}
 		heap.Push(&b.evictable, o)
 	}
 }
@@ -176,7 +178,10 @@ func (b *budget) evict(o *reservation) {
 }
 
 // remove makes o no longer evictable. Called with mu held.
-func (b *budget) remove(o *reservation) { heap.Remove(&b.evictable, o.index-1) }
+func (b *budget) remove(o *reservation) {
+	heap.Remove(&b.evictable, o.index-1)
+	o.upTo = 0
+}
 
 // reservations implements [heap.Interface]. The first one is that of the client that is furthest behind.
 type reservations []*reservation

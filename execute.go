@@ -37,14 +37,14 @@ const maxPooled = 256 << 10
 // microseconds. A document of 1.5 kB can take milliseconds to compile. A document that a client names by its hash can
 // take as long if its @skip and @include have new values. Large requests take ten times as long as small ones.
 type preparations struct {
-	compiled     chan struct{} // semaphore
+	compiled     *xsync.Semaphore
 	small, large lane
 }
 
 // A lane bounds the requests whose documents must be compiled: one lane for small requests, one for large ones.
 type lane struct {
-	slots chan struct{} // semaphore
-	queue *xsync.Gate   // HTTP requests that have a slot or wait for one
+	slots *xsync.Semaphore
+	queue *xsync.Gate // HTTP requests that have a slot or wait for one
 }
 
 // minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
@@ -54,7 +54,7 @@ const minLane = 16
 // lane admits three eighths of that limit, so that a quarter is left to requests whose documents are compiled already.
 // Otherwise a few slow documents could cause all other requests to be refused.
 func newPreparations(requests int) preparations {
-	semaphore := func() chan struct{} { return make(chan struct{}, runtime.GOMAXPROCS(0)) }
+	semaphore := func() *xsync.Semaphore { return xsync.NewSemaphore(runtime.GOMAXPROCS(0)) }
 	share := min(requests, max(requests/8*3, minLane))
 	return preparations{semaphore(), lane{semaphore(), xsync.NewGate(share)}, lane{semaphore(), xsync.NewGate(share)}}
 }
@@ -91,9 +91,9 @@ func (p *preparations) run(
 }
 
 // inSlot calls prepare when semaphore has a free slot. The wait is short, because a preparation never blocks.
-func inSlot(semaphore chan struct{}, prepare func() (prepared, *httpError)) (prepared, *httpError) {
-	semaphore <- struct{}{}
-	defer func() { <-semaphore }()
+func inSlot(semaphore *xsync.Semaphore, prepare func() (prepared, *httpError)) (prepared, *httpError) {
+	semaphore.Acquire(context.Background(), 0)
+	defer semaphore.Release()
 	return prepare()
 }
 
@@ -202,6 +202,7 @@ func (h *Handler) execute(
 		if final, known := f.known(r.Header); known {
 			work.leave()
 			h.notModified(w, f, final)
+			x.forget()
 			h.release(x)
 			return
 		}
@@ -249,7 +250,8 @@ func (h *Handler) execute(
 		h.write(w, r, h.statusCode(status, media), media, text)
 		return
 	}
-	if !out.begin(w, text) {
+	now := xsync.Clock(0)
+	if !out.begin(w, text, now) {
 		text = nil
 		out.finish()
 		h.writeError(w, r, noRoom())
@@ -257,7 +259,7 @@ func (h *Handler) execute(
 	}
 	n, code := len(text), h.statusCode(status, media)
 	text = nil
-	out.deadline, out.requests = xsync.NewWriteDeadline(h.opts.Limits.WriteTimeout, n), h.requests
+	out.deadline, out.requests = xsync.WriteDeadlineFrom(now, h.opts.Limits.WriteTimeout, n), h.requests
 	h.events.responseCut(r, h.respond(w, r, code, media, n, &out.deadline, out.send))
 	var cut bool
 	if x.response, cut = out.finish(); cut {
@@ -310,11 +312,10 @@ func (x *requestState) forgetBody() {
 	}
 }
 
-// release makes x available to another request.
+// release makes x, which has forgotten its request, available to another one.
 func (h *Handler) release(x *requestState) {
 	if cap(x.body)+cap(x.response) > maxPooled {
 		return
 	}
-	x.forget()
 	h.states.Put(x)
 }

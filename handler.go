@@ -102,7 +102,7 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
 	if l.InFlight > 0 {
-		resolve.slots = make(chan struct{}, l.InFlight)
+		resolve.slots = xsync.NewSemaphore(l.InFlight)
 	}
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
@@ -185,7 +185,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer h.recover(w, r)
 	gqlhttp.SetVary(w.Header())
 	h.origins.SetHeader(w.Header(), r)
-	h.boundBody(w, r)
+	began := xsync.Clock(0)
+	h.boundBody(w, r, began)
 	switch r.Method {
 	case http.MethodOptions:
 		gqlhttp.SetOptions(w.Header(), r.Header)
@@ -225,7 +226,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := h.states.Get().(*requestState)
-	if refused := h.receive(w, r, x, &work); refused != nil {
+	if refused := h.receive(w, r, began, x, &work); refused != nil {
 		h.writeError(w, r, refused)
 		return
 	}

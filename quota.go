@@ -185,8 +185,9 @@ func (o *responseShare) end() {
 	_ = http.NewResponseController(o.w).SetWriteDeadline(past)
 }
 
-// begin sets the response to text, and reports whether the budget has room for it.
-func (o *responseShare) begin(w http.ResponseWriter, text []byte) bool {
+// begin sets the response to text, which the client receives from now on. It reports whether the budget has room.
+func (o *responseShare) begin(w http.ResponseWriter, text []byte, now time.Duration) bool {
+	o.upTo = now
 	o.w, o.text, o.sent, o.large = w, text, 0, cap(text) > smallBytes
 	return !o.refused && o.budget.addEvictable(&o.reservation, cap(text)-o.bytes, o.minLagFor(cap(text)))
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/graphql-go/handler"
 
@@ -29,9 +30,11 @@ type request struct {
 
 // receive reads the body of a POST or QUERY into x, and then takes work, a slot of Limits.Requests. If it returns an
 // error, no slot is taken.
-func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestState, work *slot) *httpError {
+func (h *Handler) receive(
+	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, work *slot,
+) *httpError {
 	if gqlhttp.HasBody(r) {
-		if refused := h.readBody(w, r, x); refused != nil {
+		if refused := h.readBody(w, r, began, x); refused != nil {
 			gqlhttp.CloseUnread(w, r)
 			return refused
 		}
@@ -44,7 +47,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, x *requestStat
 
 // readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the requests whose bodies
 // began to arrive first are refused.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestState) *httpError {
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState) *httpError {
 	json, plain := gqlhttp.IsJSON(r.Header)
 	if !json {
 		return newHTTPError(statusContentType, codeUnsupportedMedia,
@@ -58,7 +61,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, x *requestSta
 		return tooLarge(statusBodyTooLarge, "body", limit)
 	}
 	x.body = slices.Grow(x.body[:0], 512)
-	x.incoming.owner, x.incoming.w = &x.incoming, w
+	x.incoming.owner, x.incoming.w, x.incoming.upTo = &x.incoming, w, began
 	if !h.bodies.addEvictable(&x.incoming.reservation, max(bodyBytes, cap(x.body)), 0) {
 		return tooManyBodies()
 	}
@@ -87,9 +90,10 @@ func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err
 	return ended, err
 }
 
-// boundBody sets the deadline for reading the body. It also ends the connection after a request that has a body and
-// another method than POST or QUERY, because such a body is not read.
-func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
+// boundBody sets the deadline for reading the body of a request that began at a time on the xsync.Clock. It also ends
+// the connection after a request that has a body and another method than POST or QUERY, because such a body is not
+// read.
+func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request, began time.Duration) {
 	if r.ContentLength == 0 {
 		return
 	}
@@ -98,7 +102,7 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {
 		// If the ResponseWriter does not support deadlines, the host must bound the time for the body.
-		_ = http.NewResponseController(w).SetReadDeadline(xsync.Deadline(d))
+		_ = http.NewResponseController(w).SetReadDeadline(xsync.Time(xsync.After(began, d)))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // resolvers holds the resolvers of the built-in fields. They translate arguments into Backend calls, and the results of
@@ -22,7 +23,7 @@ type resolvers struct {
 	endpoints []string
 	timeout   time.Duration // of one Backend call
 	chains    *chains
-	slots     chan struct{} // semaphore of Limits.InFlight; nil means no limit
+	slots     *xsync.Semaphore // of Limits.InFlight; nil means no limit
 
 	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
@@ -280,30 +281,22 @@ func (r *resolvers) acquire(ctx context.Context) error {
 	if r.slots == nil {
 		return nil
 	}
-	select {
-	case r.slots <- struct{}{}:
-		return nil
-	default:
-	}
 	patience := r.timeout
 	if patience == 0 {
 		patience = DefaultLimits().BackendTimeout
 	}
-	timeout := time.NewTimer(patience / 2)
-	defer timeout.Stop()
-	select {
-	case r.slots <- struct{}{}:
+	switch {
+	case r.slots.Acquire(ctx, patience/2):
 		return nil
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return ctx.Err()
-	case <-timeout.C:
-		r.limit(ctx, errBusy.Limit)
-		return errBusy
 	}
+	r.limit(ctx, errBusy.Limit)
+	return errBusy
 }
 
 func (r *resolvers) release() {
 	if r.slots != nil {
-		<-r.slots
+		r.slots.Release()
 	}
 }

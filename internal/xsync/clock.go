@@ -12,11 +12,14 @@ var start = time.Now()
 // never is later than any deadline.
 const never = time.Duration(math.MaxInt64)
 
-// Clock returns the time since the process started, plus d. It limits d to 146 years
-// so that the sum does not overflow.
-func Clock(d time.Duration) time.Duration { return time.Since(start) + min(d, never/2) }
+// Clock returns the time since the process started, plus d.
+func Clock(d time.Duration) time.Duration { return After(time.Since(start), d) }
 
-// Deadline returns the time at which d will have passed, for use as a deadline. Do not
-// display it: its wall clock time is wrong if the system clock was changed after the
-// process started.
-func Deadline(d time.Duration) time.Time { return start.Add(Clock(d)) }
+// After returns the sum of a Clock time and d. It limits d to 146 years so that the sum
+// does not overflow.
+func After(now, d time.Duration) time.Duration { return now + min(d, never/2) }
+
+// Time returns the time at which the Clock shows d, for use as a deadline. Do not display
+// it: its wall clock time is wrong if the system clock was changed after the process
+// started.
+func Time(d time.Duration) time.Time { return start.Add(d) }

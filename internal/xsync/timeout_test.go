@@ -148,7 +148,7 @@ func TestLongTimeoutsDoNotOverflow(t *testing.T) {
 		if until, _ := timeout.Deadline(); time.Until(until) < 100*365*24*time.Hour {
 			t.Errorf("a timeout of %v has the deadline %v, want one in a century or later", d, until)
 		}
-		if timeout.Err() != nil || time.Until(Deadline(d)) < 100*365*24*time.Hour {
+		if timeout.Err() != nil || time.Until(Time(Clock(d))) < 100*365*24*time.Hour {
 			t.Errorf("a deadline after %v has passed already", d)
 		}
 		timeout.Stop()
@@ -160,7 +160,7 @@ func BenchmarkDeadline(b *testing.B) {
 	var until time.Time
 	b.Run("Deadline", func(b *testing.B) {
 		for b.Loop() {
-			until = Deadline(time.Second)
+			until = Time(Clock(time.Second))
 		}
 	})
 	b.Run("Now", func(b *testing.B) {

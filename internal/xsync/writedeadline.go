@@ -18,10 +18,15 @@ type WriteDeadline struct {
 // NewWriteDeadline returns the WriteDeadline for n bytes, the first of which are written
 // now.
 func NewWriteDeadline(timeout time.Duration, n int) WriteDeadline {
+	return WriteDeadlineFrom(Clock(0), timeout, n)
+}
+
+// WriteDeadlineFrom is like NewWriteDeadline if the Clock shows now.
+func WriteDeadlineFrom(now, timeout time.Duration, n int) WriteDeadline {
 	if timeout <= 0 {
 		return WriteDeadline{}
 	}
-	at := Clock(timeout)
+	at := After(now, timeout)
 	return WriteDeadline{timeout, at, at + time.Duration(n)*time.Second/leastRate}
 }
 
