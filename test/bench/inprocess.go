@@ -19,17 +19,13 @@ var goPeers = []string{own, gqlgenGo, gophersGo, graphqlGo, handmade, constant}
 func callers(ctx context.Context, n int, s *source.Source, peers ...string) (map[string]map[string][]*caller, error) {
 	all := map[string]map[string][]*caller{}
 	for _, peer := range peers {
-		handlers := map[bool]http.Handler{}
-		for _, stored := range []bool{false, true} {
-			h, err := open(peer, s, stored, nil)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", peer, err)
-			}
-			handlers[stored] = h
+		handlers, err := handlersOf(peer, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", peer, err)
 		}
 		all[peer] = map[string][]*caller{}
 		for _, q := range queries {
-			h := handlers[q.stored]
+			h := handlers[q.name]
 			if _, err := respond(h, q.body); err != nil {
 				return nil, fmt.Errorf("%s: %w", peer, err)
 			}
@@ -39,6 +35,27 @@ func callers(ctx context.Context, n int, s *source.Source, peers ...string) (map
 		}
 	}
 	return all, nil
+}
+
+// handlersOf returns the handler of a peer for each query.
+func handlersOf(peer string, s *source.Source) (map[string]http.Handler, error) {
+	handlers, opened := map[string]http.Handler{}, map[bool]http.Handler{}
+	for _, q := range queries {
+		var err error
+		h := opened[q.stored]
+		switch {
+		case peer == constant:
+			h, err = open(constantFor(q), s, q.stored, nil)
+		case h == nil:
+			h, err = open(peer, s, q.stored, nil)
+			opened[q.stored] = h
+		}
+		if err != nil {
+			return nil, err
+		}
+		handlers[q.name] = h
+	}
+	return handlers, nil
 }
 
 // processors sets GOMAXPROCS to n until undo is called. With more processors than are busy, the garbage
@@ -203,4 +220,6 @@ type sizes struct {
 	growth      []int         // numbers of connections in growth
 	plans       []int         // numbers of cached plans
 	short, long int           // numbers of short and of long documents in the floods
+	windows     []int         // numbers of blocks in windows
+	stored      int           // number of blocks of a long chain
 }

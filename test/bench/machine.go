@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,29 +51,39 @@ func (s *cpuSet) sched(call uintptr) error {
 	return nil
 }
 
-// launchOnOneCPU starts the server of a peer so that all of its threads run on one CPU. GOMAXPROCS is then 1.
+// launchOnOneCPU starts the server of a peer so that all of its threads run on the first CPU. GOMAXPROCS is then 1.
 func launchOnOneCPU(ctx context.Context, peer string) (s *server, err error) {
-	runtime.LockOSThread() // a process inherits the CPUs of the thread that starts it
+	failed := onCPU(0, func() { s, err = launch(ctx, peer) })
+	if failed != nil && s != nil {
+		s.stop()
+	}
+	return s, errors.Join(err, failed)
+}
+
+// onCPU calls f on a thread that runs only on the n-th CPU that this process may use, or on the last one if there are
+// fewer. A process inherits the CPUs of the thread that starts it.
+func onCPU(n int, f func()) error {
+	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var allowed, one cpuSet
 	if err := allowed.sched(syscall.SYS_SCHED_GETAFFINITY); err != nil {
-		return nil, fmt.Errorf("sched_getaffinity: %w", err)
+		return fmt.Errorf("sched_getaffinity: %w", err)
 	}
-	for i, bits := range allowed {
-		if bits != 0 {
-			one[i] = bits & -bits
-			break
+	for i := range len(allowed) * 64 {
+		if bit := allowed[i/64] & (1 << (i % 64)); bit != 0 && n >= 0 {
+			one = cpuSet{}
+			one[i/64] = bit
+			n--
 		}
 	}
 	if err := one.sched(syscall.SYS_SCHED_SETAFFINITY); err != nil {
-		return nil, fmt.Errorf("sched_setaffinity: %w", err)
+		return fmt.Errorf("sched_setaffinity: %w", err)
 	}
-	s, err = launch(ctx, peer)
-	if failed := allowed.sched(syscall.SYS_SCHED_SETAFFINITY); failed != nil && err == nil {
-		s.stop()
-		return nil, fmt.Errorf("sched_setaffinity: %w", failed)
+	f()
+	if err := allowed.sched(syscall.SYS_SCHED_SETAFFINITY); err != nil {
+		return fmt.Errorf("sched_setaffinity: %w", err)
 	}
-	return s, err
+	return nil
 }
 
 // loadAverage returns the load average of the machine, which includes the load of this program.

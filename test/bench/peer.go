@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
 
 	"github.com/chaingql/chaingql/test/bench/byhand"
 	"github.com/chaingql/chaingql/test/bench/gophers"
@@ -41,7 +42,7 @@ func open(peer string, s *source.Source, stored bool, options *chaingql.Options)
 	switch peer {
 	case own, blocking:
 		if stored {
-			return chaingql.New(quiet{s}, settings(options)), nil
+			return chaingql.New(quiet{s.Chain}, settings(options)), nil
 		}
 		return openLive(s, settings(options))
 	case gqlgenGo:
@@ -52,15 +53,21 @@ func open(peer string, s *source.Source, stored bool, options *chaingql.Options)
 		return graphqlgo.New(s)
 	case handmade:
 		return byhand.New(s, known, stored), nil
-	case constant:
-		body, err := respond(byhand.New(s, known, stored), queries[0].body)
-		return byhand.Constant(body), err
+	}
+	for _, q := range queries {
+		if peer == constantFor(q) {
+			body, err := respond(byhand.New(s, known, q.stored), q.body)
+			return byhand.Constant(body), err
+		}
 	}
 	return nil, fmt.Errorf("unknown peer %q", peer)
 }
 
+// constantFor returns the name of the peer whose constant response is that to q.
+func constantFor(q query) string { return constant + ": " + q.name }
+
 // quiet is a chain without new blocks.
-type quiet struct{ *source.Source }
+type quiet struct{ *memchain.Chain }
 
 func (quiet) Follow(ctx context.Context, _ chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	return func(yield func(chaingql.Block, error) bool) {

@@ -86,35 +86,43 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 	return nil
 }
 
-// repeated measures a query after a flood of documents that evicted its plan, and that differ from it only in a
-// literal, so that it has to share the plan of one of them.
+// repeated measures queries whose plans were cached before floods of documents, which evict them or differ from them only
+// in a literal.
 func repeated(ctx context.Context, s *source.Source, size sizes, r *report) error {
-	text := func(i int) []byte {
+	similar := func(i int) []byte {
 		return fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:%d){edges{node{%s}}}}}"}`, i, blockFields)
 	}
-	var contenders []contender
-	for _, flooded := range []bool{false, true} {
-		h, err := open(own, s, false, nil)
+	floods := []struct {
+		name string
+		body func(i int) []byte
+	}{{"none", nil}, {"of its form", similar}, {"of other forms", short}}
+	for _, q := range []query{{name: "latest", body: similar(1)}, queries[0]} {
+		var contenders []contender
+		for _, f := range floods {
+			h, err := open(own, s, false, nil)
+			if err != nil {
+				return err
+			}
+			c := newCaller(ctx, h)
+			call := func(int) { c.call(q.body) }
+			call(0)
+			for i := 0; f.body != nil && i < size.short/10; i++ {
+				c.call(f.body(i + 2))
+			}
+			if _, err := respond(h, q.body); err != nil {
+				return err
+			}
+			n := callsIn(size.slice, call)
+			contenders = append(contenders, contender{f.name, func() (float64, error) { return cpuPerCall(n, call), nil }})
+		}
+		got, err := alternate(ctx, size.rounds, contenders)
 		if err != nil {
 			return err
 		}
-		c := newCaller(ctx, h)
-		for i := 0; flooded && i < size.short/100; i++ {
-			c.call(text(i + 2))
+		for _, f := range floods[1:] {
+			r.atMost(q.name+": CPU after a flood of documents "+f.name+", against before", got.ratio(f.name, "none"), maxGrowth)
 		}
-		body := text(1)
-		call := func(int) { c.call(body) }
-		if got := c.call(text(1)); !strings.Contains(string(got), `"block/`) {
-			return fmt.Errorf("response has no block: %.300s", got)
-		}
-		n := callsIn(size.slice, call)
-		contenders = append(contenders, contender{fmt.Sprint(flooded), func() (float64, error) { return cpuPerCall(n, call), nil }})
 	}
-	got, err := alternate(ctx, size.rounds, contenders)
-	if err != nil {
-		return err
-	}
-	r.atMost("CPU of a query after a flood of documents of its form, against before", got.ratio("true", "false"), maxGrowth)
 	return nil
 }
 
@@ -158,13 +166,13 @@ func liveHeap() int64 {
 
 // short returns a request with a short document, which differs for each i.
 func short(i int) []byte {
-	return fmt.Appendf(nil, `{"query":"{a%x:blockchain{blocks(last:1){edges{cursor}}}}"}`, i)
+	return fmt.Appendf(nil, `{"query":"{a%x:blockchain{blocks(workchain:-1,last:1){edges{cursor}}}}"}`, i)
 }
 
 // long returns a request with a document of 30 kB, which differs for each i. The document has as many
 // long names as the limits permit.
 func long(i int) []byte {
-	b := fmt.Appendf(nil, `{"query":"{blockchain{blocks(last:1){edges{node{`)
+	b := fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{`)
 	pad := strings.Repeat("x", 600)
 	for n := range 49 {
 		b = fmt.Appendf(b, "a%d_%x_%s:%s ", n, i, pad, []string{"id", "hash", "shard", "seq_no"}[n%4])

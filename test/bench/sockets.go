@@ -9,7 +9,7 @@ import (
 // other contender is the same library with a goroutine that reads from each socket.
 func sockets(ctx context.Context, size sizes, r *report) error {
 	peers := []string{own, blocking}
-	servers, err := launchAll(ctx, peers)
+	servers, err := launchAll(ctx, launch, peers)
 	defer stopAll(servers)
 	if err != nil {
 		return err

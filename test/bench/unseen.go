@@ -82,7 +82,7 @@ func unseen(r *rand.Rand) []byte {
 	}
 	node := mixed("id", "seq_no", "workchain_id", "shard", "gen_utime", "chain_order")
 	account := fmt.Sprintf("account(address: $address)%s{%sinfo {%s}%s}", gap(), gap(), mixed("id", "address", "balance(format: DEC)"), gap())
-	blocks := fmt.Sprintf("blocks(last: 1) {%sedges%s{ node {%s} } }", gap(), gap(), node)
+	blocks := fmt.Sprintf("blocks(workchain: -1, last: 1) {%sedges%s{ node {%s} } }", gap(), gap(), node)
 	text := fmt.Sprintf("query q%x($address: String!)%s{ blockchain {%s} }", r.Uint64(), gap(), mixed(account, blocks))
 	return post(text, map[string]any{"address": source.Address(r.IntN(source.Accounts)).String()})
 }
