@@ -35,6 +35,10 @@ var (
 	// ErrBlockNotFound is returned by the methods of [HashIndex], [SeqNoIndex] and [TimeIndex] if no such block is
 	// stored, because it never existed, is not committed yet, or was pruned. The client receives null, not an error.
 	ErrBlockNotFound = errors.New("chaingql: block not found")
+
+	// ErrLookupNotSupported is returned by these methods if the Backend cannot know whether the block is stored, for
+	// example because its index is not complete yet. The client receives LOOKUP_NOT_SUPPORTED, as without the interface.
+	ErrLookupNotSupported = errors.New("chaingql: block lookup not supported")
 )
 
 // MaxPage is the largest value of BlocksQuery.First and BlocksQuery.Last that a Backend must support.

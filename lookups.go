@@ -102,6 +102,11 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 		defer r.release()
 		return r.lookUp(r.reading(shared, ctx), ch, l, get)
 	})
+	if errors.Is(err, errLookup) { // the Backend has no complete index
+		if b = l.within(&w, false); b != nil {
+			return b, nil
+		}
+	}
 	if err != nil {
 		return nil, c.noteBusy(r.waited(ctx, err))
 	}
@@ -139,6 +144,8 @@ func (r *resolvers) lookUp(
 	switch {
 	case errors.Is(err, ErrBlockNotFound):
 		return nil, nil
+	case errors.Is(err, ErrLookupNotSupported):
+		return nil, errLookup
 	case err == nil && !l.matches(&b):
 		err = fmt.Errorf("chaingql: Backend returned block %d of shard %016x in workchain %d, which was not requested",
 			b.SeqNo, b.Shard, b.Workchain)

@@ -1,6 +1,7 @@
 package chaingql_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,6 +102,38 @@ func TestOldBlockOfLongWindowIsFoundByTheHashIndex(t *testing.T) {
 			want := `{"data":{"blockchain":{"x":{"hash":"` + blocks[i].Hash.String() + `"}}}}`
 			equal(t, block, query(h, inChain(block), nil), want)
 			equal(t, fmt.Sprint("calls for block ", i), b.calls.Load(), calls)
+		}
+	})
+}
+
+// buildingBackend is a Backend whose index of hashes is not complete.
+type buildingBackend struct{ numberedBackend }
+
+func (b buildingBackend) BlockByHash(context.Context, chaingql.Hash) (chaingql.Block, error) {
+	b.calls.Add(1)
+	return chaingql.Block{}, fmt.Errorf("building the index: %w", chaingql.ErrLookupNotSupported)
+}
+
+func TestIncompleteIndexOfTheBackendIsNotAMissingBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := backendtest.Chain(6000, 1)
+		chain := chainOf(t, blocks[:500])
+		h, _ := newHandler(t, buildingBackend{withNumbers(chain)}, chaingql.Options{WindowSize: 5500})
+		startStream(t, h, chain, blocks[500])
+		commit(t, chain, blocks[501:]...)
+		synctest.Wait()
+		for _, i := range []int{501, 1000, 5999} { // the first two are not among those that are scanned before the call
+			block, _, _, _ := fieldsOf(blocks[i])
+			want := `{"data":{"blockchain":{"x":{"hash":"` + blocks[i].Hash.String() + `"}}}}`
+			equal(t, fmt.Sprint("block ", i), query(h, inChain(block), nil), want)
+		}
+		for _, b := range []chaingql.Block{blocks[0], {}} {
+			block, _, previous, next := fieldsOf(b)
+			for _, field := range []string{block, previous, next} {
+				reply := parse(t, query(h, inChain(field), nil))
+				equal(t, field, reply.code(), "LOOKUP_NOT_SUPPORTED")
+				equal(t, field, string(reply.Data), `{"blockchain":{"x":null}}`)
+			}
 		}
 	})
 }

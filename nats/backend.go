@@ -20,6 +20,7 @@ type Backend struct {
 	names  names
 	places placeCache
 	nodes  nodeCache
+	leaves leafCache
 
 	strays   strays
 	survey   survey
@@ -116,6 +117,7 @@ var (
 	_ chaingql.Backend        = (*Backend)(nil)
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
 	_ chaingql.Epocher        = (*Backend)(nil)
+	_ chaingql.HashIndex      = (*Backend)(nil)
 	_ chaingql.SeqNoIndex     = (*Backend)(nil)
 	_ chaingql.TimeIndex      = (*Backend)(nil)
 )
@@ -179,9 +181,11 @@ func (b *Backend) reset() {
 	b.strays.forget()
 }
 
-// forget drops the cached places of cursors and the cached index nodes.
+// forget drops the cached places of cursors, the cached index nodes, and the hashes of
+// messages without such a node.
 func (b *Backend) forget() {
 	b.places.forget()
+	b.leaves.forget()
 	b.nodes.forget("")
 }
 

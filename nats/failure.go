@@ -3,6 +3,7 @@ package natschain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -68,6 +69,8 @@ var (
 	errClosed   = errors.New("natschain: the Backend was closed")
 	errLost     = errors.New("natschain: the connection was lost")
 	errReplaced = errors.New("natschain: the stream contains other messages than before")
+
+	errIncompleteIndex = fmt.Errorf("the index of hashes is not complete: %w", chaingql.ErrLookupNotSupported)
 )
 
 // checkURL rejects URLs that nats.go would quote in an error, because they may contain a

@@ -47,9 +47,11 @@ func width(level int) uint64 { return leafSize << (fanBits * level) }
 type node struct {
 	// Blocks lists all blocks in the node's range, ascending, by shard name. It omits the
 	// shards in Many.
-	Blocks map[string][]entry `json:"blocks"`
+	Blocks map[string][]entry `json:"blocks,omitzero"`
 	// Many contains the names of shards that have too many blocks to list, ascending.
 	Many []string `json:"many,omitempty"`
+	// Hashes lists blocks in a node of the hash index, ascending. Such a node has no Blocks.
+	Hashes []byte `json:"hashes,omitzero"`
 	// End is the last block in the node's range.
 	End *entry `json:"end,omitempty"`
 }
@@ -302,6 +304,8 @@ type nodeCache struct {
 	known         map[string]*node // by subject
 	sizes         map[string]int   // size of each node as JSON, by subject
 	size          int              // sum of sizes
+
+	verified map[blockID]struct{} // blocks in the stream that are the End of a node of the hash index
 }
 
 // nodeCacheBytes is the maximum total size of the cached nodes, measured as JSON.
@@ -342,4 +346,5 @@ func (x *nodeCache) forget(prefix string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.subjectPrefix, x.known, x.sizes, x.size = prefix, make(map[string]*node), make(map[string]int), 0
+	x.verified = make(map[blockID]struct{})
 }

@@ -17,10 +17,16 @@ import (
 // An indexer holds the state with which a Writer extends the block index. The Writer's sem
 // guards it.
 type indexer struct {
-	next    uint64    // number of the next leaf to store
-	known   bool      // whether next is known
-	recent  []stored  // the newest blocks, from the beginning of that leaf on, without a gap
+	blocks  progress  // of the block index
+	hashes  progress  // of the hash index
+	recent  []stored  // the newest blocks, from the beginning of the next leaf of the block index on, without a gap
 	retryAt time.Time // earliest time of the next attempt after an error
+}
+
+// A progress is the number of the next leaf of an index to store.
+type progress struct {
+	next  uint64
+	known bool
 }
 
 // appended adds blocks that were stored directly after the recent ones.
@@ -30,7 +36,7 @@ func (x *indexer) appended(blocks ...stored) {
 
 // restart makes the next call of extend look up the end of the index, because the stream
 // may have changed.
-func (x *indexer) restart() { x.next, x.known, x.recent = 0, false, nil }
+func (x *indexer) restart() { x.blocks, x.hashes, x.recent = progress{}, progress{}, nil }
 
 const (
 	leavesAtOnce    = 8 // maximum number of missing leaves that one Append adds, in addition to its own
@@ -57,7 +63,7 @@ func (w *Writer) index(ctx context.Context, appended int) {
 
 func (w *Writer) extend(ctx context.Context, leaves int) error {
 	x := &w.indexer
-	if (x.next+1)*leafSize >= w.tail.seq {
+	if (min(x.blocks.next, x.hashes.next)+1)*leafSize >= w.tail.seq {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, indexDeadline)
@@ -66,6 +72,26 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 	if err != nil {
 		return err
 	}
+	err = w.extendBy(ctx, prefix, &x.blocks, leaves, func(leaf uint64, blocks []stored) error {
+		return w.storeNode(ctx, prefix, 0, leaf, nodeOf(blocks))
+	})
+	if err == nil {
+		err = w.extendBy(ctx, hashPrefix(prefix, 0), &x.hashes, leaves, func(leaf uint64, blocks []stored) error {
+			return w.storeHashes(ctx, prefix, leaf, blocks)
+		})
+	}
+	x.recent = slices.DeleteFunc(x.recent, func(s stored) bool { return s.seq <= x.blocks.next*leafSize })
+	if len(x.recent) > 0 && x.recent[0].seq > x.blocks.next*leafSize+1 { // a gap: the leaf is read from the stream
+		x.recent = nil
+	}
+	return err
+}
+
+// extendBy calls store for up to the given number of leaves that an index lacks. The
+// subjects of these leaves have the given prefix.
+func (w *Writer) extendBy(
+	ctx context.Context, prefix string, x *progress, leaves int, store func(leaf uint64, blocks []stored) error,
+) (err error) {
 	if !x.known {
 		if x.next, err = w.indexEnd(ctx, prefix); err != nil {
 			return err
@@ -75,21 +101,18 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 	for ; leaves > 0 && (x.next+1)*leafSize < w.tail.seq; leaves-- {
 		blocks, err := w.leafBlocks(ctx, rangeOf(0, x.next))
 		if err == nil {
-			err = w.storeNode(ctx, prefix, 0, x.next, nodeOf(blocks))
+			err = store(x.next, blocks)
 		}
 		if err != nil {
 			return err
 		}
 		x.next++
-		x.recent = slices.DeleteFunc(x.recent, func(s stored) bool { return s.seq <= x.next*leafSize })
-	}
-	if len(x.recent) > 0 && x.recent[0].seq > x.next*leafSize+1 { // a gap: the leaf is read from the stream
-		x.recent = nil
 	}
 	return nil
 }
 
-// indexEnd returns the number of the first leaf that must be stored.
+// indexEnd returns the number of the first leaf that must be stored. The subjects of the
+// leaves have the given prefix.
 func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
 	_, first, found, err := w.b.messageFrom(ctx, 1)
 	if err != nil || !found {
@@ -119,7 +142,7 @@ func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
 			if err != nil || right {
 				return next, err
 			}
-			w.b.nodes.forget(prefix)
+			w.b.nodes.forget("")
 		}
 	}
 	return min(next, (w.tail.seq-1)/leafSize), nil
@@ -144,12 +167,18 @@ func nodeOf(blocks []stored) *node {
 		shard := shardName(&blocks[i].block)
 		n.Blocks[shard] = append(n.Blocks[shard], entryOf(&blocks[i]))
 	}
-	if len(blocks) > 0 {
-		end := entryOf(&blocks[len(blocks)-1])
-		n.End = &end
-	}
+	n.End = endOf(blocks)
 	n.list(maxListed)
 	return n
+}
+
+// endOf returns the last of the blocks, or nil if there are none.
+func endOf(blocks []stored) *entry {
+	if len(blocks) == 0 {
+		return nil
+	}
+	end := entryOf(&blocks[len(blocks)-1])
+	return &end
 }
 
 // list limits the number of blocks that n lists per shard. Shards that have more than
@@ -212,7 +241,7 @@ func (b *Backend) openIndex(ctx context.Context) bool {
 	}
 	if err != nil {
 		b.opts.Logger.WarnContext(ctx, "the Writer does not extend the block index: "+
-			"reading pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
+			"old blocks are not found by hash, and  pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
 			slog.Any("error", err))
 	}
 	return err == nil
@@ -236,7 +265,7 @@ func (b *Backend) prepareIndex(ctx context.Context) {
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		b.opts.Logger.WarnContext(ctx, "creating the index stream failed: "+
-			"reading pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
+			"old blocks are not found by hash, and  pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
 			slog.Any("error", b.permissionError(err)))
 	}
 }

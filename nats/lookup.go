@@ -14,7 +14,9 @@ func (b *Backend) BlockBySeqNo(
 	ctx context.Context, workchain int32, shard uint64, seqNo uint32,
 ) (chaingql.Block, error) {
 	q := chaingql.BlocksQuery{Workchain: &workchain, Shard: &shard}
-	found, err := b.find(ctx, q, func(b *chaingql.Block) bool { return b.SeqNo >= seqNo })
+	found, err := b.find(ctx, func(ctx context.Context) (stored, error) {
+		return b.searchFirst(ctx, q, func(b *chaingql.Block) bool { return b.SeqNo >= seqNo })
+	})
 	if err == nil && found.SeqNo != seqNo {
 		return chaingql.Block{}, chaingql.ErrBlockNotFound
 	}
@@ -26,13 +28,14 @@ func (b *Backend) BlockBySeqNo(
 func (b *Backend) MasterBlockByTime(ctx context.Context, t time.Time) (chaingql.Block, error) {
 	master := int32(-1)
 	q := chaingql.BlocksQuery{Workchain: &master}
-	return b.find(ctx, q, func(b *chaingql.Block) bool { return !b.Time.Before(t) })
+	return b.find(ctx, func(ctx context.Context) (stored, error) {
+		return b.searchFirst(ctx, q, func(b *chaingql.Block) bool { return !b.Time.Before(t) })
+	})
 }
 
-// find returns the first block that q selects and for which reached returns true. If reached returns true for a block,
-// it must do so for all later ones.
+// find returns the block that search finds. If the stream was replaced meanwhile, it returns chaingql.ErrChainReplaced.
 func (b *Backend) find(
-	ctx context.Context, q chaingql.BlocksQuery, reached func(*chaingql.Block) bool,
+	ctx context.Context, search func(context.Context) (stored, error),
 ) (chaingql.Block, error) {
 	leave, err := b.admitSlow()
 	if err != nil {
@@ -42,20 +45,22 @@ func (b *Backend) find(
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	epoch := b.epoch.Load()
-	found, err := b.searchFirst(ctx, q, reached)
-	if err == nil || errors.Is(err, errReplaced) || errors.Is(err, chaingql.ErrBlockNotFound) {
+	found, err := search(ctx)
+	if err == nil || errors.Is(err, errReplaced) || errors.Is(err, chaingql.ErrBlockNotFound) ||
+		errors.Is(err, chaingql.ErrLookupNotSupported) {
 		if changed := b.checkEpoch(ctx, epoch); changed != nil {
 			return chaingql.Block{}, changed
 		}
 	}
 	if errors.Is(err, errReplaced) { // the stream has lost messages
 		b.reset()
-		found, err = b.searchFirst(ctx, q, reached)
+		found, err = search(ctx)
 	}
 	return found.block, err
 }
 
-// searchFirst is a binary search by sequence number in the stream.
+// searchFirst returns the first block that q selects and for which reached returns true. If reached returns true for a
+// block, it must do so for all later ones. searchFirst is a binary search by sequence number in the stream.
 func (b *Backend) searchFirst(
 	ctx context.Context, q chaingql.BlocksQuery, reached func(*chaingql.Block) bool,
 ) (stored, error) {

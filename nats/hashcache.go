@@ -1,0 +1,85 @@
+package natschain
+
+import (
+	"sync"
+
+	"github.com/chaingql/chaingql"
+)
+
+// A blockID identifies a block or another message in the stream.
+type blockID struct {
+	seq  uint64
+	hash chaingql.Hash
+}
+
+func (e *entry) id() (id blockID) {
+	id.seq = e.Seq
+	copy(id.hash[:], e.Hash)
+	return id
+}
+
+// isVerified reports whether end is known to be a block in the stream.
+func (x *nodeCache) isVerified(end *entry) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, is := x.verified[end.id()]
+	return is
+}
+
+// verify records that end is a block in the stream.
+func (x *nodeCache) verify(end *entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.verified) >= maxVerifiedEnds {
+		clear(x.verified)
+	}
+	x.verified[end.id()] = struct{}{}
+}
+
+// maxVerifiedEnds is the maximum number of blocks that are remembered as verified.
+const maxVerifiedEnds = 4096
+
+// A leafCache contains the hashes of the messages in leaves that the index lacks.
+type leafCache struct {
+	mu     sync.Mutex
+	leaves map[uint64]leafHashes // by the sequence number of the leaf's first message
+
+	generation int // number of calls of forget
+}
+
+type leafHashes struct {
+	next   uint64 // sequence number of the first message that is not cached
+	hashes []blockID
+}
+
+func (x *leafCache) get(leaf uint64) (h leafHashes, generation int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.leaves[leaf], x.generation
+}
+
+// put adds hashes that were read after get had returned the generation.
+func (x *leafCache) put(leaf uint64, h leafHashes, generation int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if generation != x.generation { // the messages may have been lost since they were read
+		return
+	}
+	if x.leaves == nil {
+		x.leaves = make(map[uint64]leafHashes)
+	}
+	for other := range x.leaves { // evicts leaves in random order
+		if len(x.leaves) < 2*maxUnindexed {
+			break
+		}
+		delete(x.leaves, other)
+	}
+	x.leaves[leaf] = h
+}
+
+func (x *leafCache) forget() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.leaves)
+	x.generation++
+}
