@@ -283,3 +283,26 @@ func TestPermanentGapIsReportedOncePerClient(t *testing.T) {
 		}
 	})
 }
+
+// The last block of a quiet shard is older than all stored blocks. The Handler has received it, and must not report it
+// as missing to a client that asks for the stored blocks only.
+func TestStreamFromTheOldestStoredBlockHasNoGapBeforeThatBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := weave("ma" + strings.Repeat("m", 40))
+		chain := chainOf(t, blocks[:1])
+		h, _ := newHandler(t, chain, chaingql.Options{})
+		n := serve(t, mounted(h))
+		f := &follower{t: t, n: n, document: `subscription{blocks(after:""){chain_order}}`}
+		query(h, "{info{latency}}", nil)
+		time.Sleep(time.Second)
+		commit(t, chain, blocks[1:30]...)
+		time.Sleep(time.Second)
+		chain.Prune(blocks[20].Cursor)
+		f.connect(1000)
+		commit(t, chain, blocks[30:]...)
+		f.connect(12)
+		if want := orders(blocks[20:]); !slices.Equal(f.got, want) || f.codes != nil {
+			t.Errorf("the client received %d of %d blocks and the errors %q", len(f.got), len(want), f.codes)
+		}
+	})
+}

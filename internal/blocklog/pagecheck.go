@@ -20,43 +20,50 @@ func (g pageGap) Error() string {
 	return fmt.Sprintf("a block in workchain %d is missing between cursors %q and %q", g.workchain, g.before, g.until)
 }
 
-// checkPage looks for gaps before and between the blocks of a page. They occur if a source prunes its history while the
-// page is read.
+// checkPage looks for gaps before and between the blocks of a page, and sets the other fields of read. Gaps occur if a
+// source prunes its history while the page is read.
 //
-// known contains the newest block of each shard up to the page's cursor. The returned heads contain the newest block of
-// each shard up to the page's last block. Both contain every shard that had a block after the cursor since. If exact is
-// false, known is uncertain, as for the first page of a catch-up. Then checkPage also reads the blocks up to the page's
-// cursor with one small call.
-func (l *Log[B]) checkPage(
-	after, since string, known shardHeads, exact bool, entries []entry[B],
-) (heads shardHeads, gaps []pageGap, err error) {
-	if l.src.Place == nil || len(entries) == 0 {
-		return nil, nil, nil
+// known contains the newest block of each shard up to the page's cursor. read.heads contains the newest block of each
+// shard up to the page's last block. They contain every shard that had a block after the cursor since and after the
+// cursor read.began, respectively. If exact is false, known is uncertain, as for the first page of a catch-up. Then
+// checkPage also reads the blocks up to the page's cursor with one small call.
+//
+// The page after the cursor "" begins with the oldest stored block. Blocks before that block are not missing, even if
+// the log knows them.
+func (l *Log[B]) checkPage(after, since string, known shardHeads, exact bool, read *stored[B]) error {
+	if l.src.Place == nil || len(read.entries) == 0 {
+		return nil
 	}
-	if heads = known.clone(); heads == nil {
+	if after == "" {
+		known, since = nil, read.entries[0].cursor
+	}
+	heads := known.clone()
+	if heads == nil {
 		heads = make(shardHeads)
 	}
+	var gaps []pageGap
 	if !exact {
-		if gaps, err = l.checkStart(after, entries[0], heads); err != nil {
-			return nil, nil, err
+		var err error
+		if gaps, err = l.checkStart(after, read.entries[0], heads); err != nil {
+			return err
 		}
 	}
-	for _, e := range entries {
+	for _, e := range read.entries {
 		gaps = heads.checkAndSet(l.src.Place(e.block), e.cursor, since, gaps)
 	}
 	for i := range gaps {
 		gaps[i].straddles = gaps[i].before < since
 	}
 	sortGaps(gaps)
-	return heads, gaps, nil
+	read.heads, read.began, read.gaps = heads, since, gaps
+	return nil
 }
 
 // recheckPage checks a page again if a reader that knows more heads requested the page during the read. The caller must
 // hold the log's lock.
 func (l *Log[B]) recheckPage(p *page[B], read *stored[B]) (err error) {
 	if p.since < read.began {
-		read.heads, read.gaps, err = l.checkPage(p.after, p.since, p.known, true, read.entries)
-		read.began = p.since
+		err = l.checkPage(p.after, p.since, p.known, true, read)
 	}
 	l.numberGaps(read.gaps)
 	return err

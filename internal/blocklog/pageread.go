@@ -82,8 +82,7 @@ func (l *Log[B]) fetch(after, since string, known shardHeads, exact bool) (read 
 			read.entries, err = l.ascending(blocks[:min(len(blocks), pageBlocks)], after)
 		}
 		if err == nil {
-			read.heads, read.gaps, err = l.checkPage(after, since, known, exact, read.entries)
-			read.began = since
+			err = l.checkPage(after, since, known, exact, &read)
 		}
 		gone = err != nil && l.src.Gone(err)
 	})
