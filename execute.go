@@ -21,11 +21,16 @@ type requestState struct {
 	scan     scan
 	bound    plan.Bound
 	call     call
-	response []byte
-	outgoing responseShare // counts response
 }
 
-// maxPooled is the maximum total capacity in bytes of the buffers in a requestState that is reused.
+// A responseState holds the buffer of one response. It is reused for later responses. It is not a part of requestState,
+// because a request whose body arrives slowly must not keep a buffer that has grown for the response to another one.
+type responseState struct {
+	buffer []byte
+	responseShare
+}
+
+// maxPooled is the maximum capacity in bytes of the buffer in a responseState that is reused.
 const maxPooled = 256 << 10
 
 // preparations bounds how many requests are decoded and prepared at once, because preparation can take much memory: a
@@ -203,27 +208,28 @@ func (h *Handler) execute(
 			work.leave()
 			h.notModified(w, f, final)
 			x.forget()
-			h.release(x)
+			h.states.Put(x)
 			return
 		}
 	}
-	out := &x.outgoing
+	y := h.responseStates.Get().(*responseState)
+	out := &y.responseShare
 	out.owner, out.budget, out.minLag = out, h.responses, stalledAfter
-	released := false // if true, x may belong to another request
+	released := false // if true, x and y may belong to another request
 	defer func() {    // also if host code panics
 		if !released && out.budget != nil {
 			h.responses.free(&out.reservation)
 		}
 	}()
-	x.response = x.response[:0]
-	if n := cap(x.body) + cap(x.response); n > freeBytes {
+	y.buffer = y.buffer[:0]
+	if n := cap(x.body) + cap(y.buffer); n > freeBytes {
 		out.base = cap(x.body)
 		if !h.responses.add(&out.reservation, n, out.minLagFor(n)) {
-			x.response = nil // use a new buffer: this one grew for another response, and the new response may be small
+			y.buffer = nil // use a new buffer: this one grew for another response, and the new response may be small
 		}
 	}
 	x.call.host, x.call.path, x.call.op, x.call.final = r.Host, gqlhttp.Path(r), op, f.finalTag != ""
-	x.response = h.runFramed(ctx, &x.call, by, x.response, out, codec)
+	y.buffer = h.runFramed(ctx, &x.call, by, y.buffer, out, codec)
 	work.leave()
 	status := statusData
 	switch {
@@ -242,8 +248,8 @@ func (h *Handler) execute(
 	}
 	// The client may be slow: keep only the response.
 	x.forget()
-	text := x.response
-	x.response = nil
+	text := y.buffer
+	y.buffer = nil
 	if out.refused {
 		text = bytes.Clone(text) // a small error
 		out.finish()             // frees the large buffer before the client reads the error
@@ -262,12 +268,15 @@ func (h *Handler) execute(
 	out.deadline, out.requests = xsync.WriteDeadlineFrom(now, h.opts.Limits.WriteTimeout, n), h.requests
 	h.events.responseCut(r, h.respond(w, r, code, media, n, &out.deadline, out.send))
 	var cut bool
-	if x.response, cut = out.finish(); cut {
+	if y.buffer, cut = out.finish(); cut {
 		h.events.limit(r.Context(), "PendingResponseBytes")
 		return
 	}
 	released = true
-	h.release(x)
+	h.states.Put(x)
+	if cap(y.buffer) <= maxPooled {
+		h.responseStates.Put(y)
+	}
 }
 
 // write sends a small response, which no budget counts.
@@ -296,7 +305,7 @@ func (h *Handler) respond(
 	return err
 }
 
-// forget drops everything in x except the response and buffers of moderate size.
+// forget drops everything in x except buffers of moderate size.
 func (x *requestState) forget() {
 	x.call = call{}
 	x.bound.Release()
@@ -310,12 +319,4 @@ func (x *requestState) forgetBody() {
 	if cap(x.body)+x.scan.Buffered() > freeBytes {
 		x.body, x.scan = nil, scan{}
 	}
-}
-
-// release makes x, which has forgotten its request, available to another one.
-func (h *Handler) release(x *requestState) {
-	if cap(x.body)+cap(x.response) > maxPooled {
-		return
-	}
-	h.states.Put(x)
 }

@@ -52,6 +52,7 @@ type Handler struct {
 	failures             failureLog
 	draftStatuses        bool      // the constant of the same name; tests change it
 	states               sync.Pool // of *requestState
+	responseStates       sync.Pool // of *responseState
 	preparing            preparations
 	backendCheck         *backendCheck
 	draining             atomic.Pointer[time.Time] // when Drain or Shutdown was called first; nil before that
@@ -142,7 +143,9 @@ func New(b Backend, opts *Options) *Handler {
 		panic(err.Error())
 	}
 	h.backendCheck = newBackendCheck(b, h.opts.Logger)
-	h.states.New, h.preparing = func() any { return new(requestState) }, newPreparations(l.Requests)
+	h.states.New = func() any { return new(requestState) }
+	h.responseStates.New = func() any { return new(responseState) }
+	h.preparing = newPreparations(l.Requests)
 	return h
 }
 
