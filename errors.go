@@ -132,7 +132,7 @@ func (h *Handler) maskIn(ctx context.Context, err error, report *plan.Report) *p
 	}
 	r, ok := (*report).(*failureReport)
 	if !ok {
-		r = &failureReport{log: &h.failures}
+		r = &failureReport{log: h.failures}
 		*report = r
 	}
 	id := r.line(ctx, err).id

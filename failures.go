@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,8 @@ type failureLog struct {
 
 	mu      sync.Mutex
 	kinds   map[string]*failureKind
-	waiting sync.WaitGroup // lines that a timer will write
+	writing int       // number of held lines that are being written
+	written sync.Cond // signals that writing is 0
 }
 
 // A failureKind counts the lines for equal failures within a second.
@@ -60,6 +62,12 @@ type failureLine struct {
 	suppressed int // number of lines that this line replaces, if it is held
 }
 
+func newFailureLog(log *slog.Logger) *failureLog {
+	l := &failureLog{log: log, kinds: map[string]*failureKind{}}
+	l.written.L = &l.mu
+	return l
+}
+
 // open returns the line for a failure: a new one with this id, which the caller must write, or the held one.
 func (l *failureLog) open(ctx context.Context, message, id string, err error, attrs ...slog.Attr) *failureLine {
 	key := fmt.Sprint(message, attrs, failureKey(err))
@@ -74,7 +82,6 @@ func (l *failureLog) open(ctx context.Context, message, id string, err error, at
 		return line
 	case k.held == nil:
 		line.held, k.held = true, line
-		l.waiting.Add(1)
 		k.timer = time.AfterFunc(k.ends.Sub(now), func() { l.release(k) })
 	default:
 		k.held.failures++
@@ -100,9 +107,6 @@ func (l *failureLog) kindOf(key string, now time.Time) *failureKind {
 	if len(l.kinds) >= maxFailureKinds && key != "" {
 		return l.kindOf("", now)
 	}
-	if l.kinds == nil {
-		l.kinds = map[string]*failureKind{}
-	}
 	k := &failureKind{ends: now.Add(time.Second)}
 	l.kinds[key] = k
 	return k
@@ -115,14 +119,24 @@ func (l *failureLog) again(line *failureLine) {
 	line.failures++
 }
 
-// release writes the held line of k. Its timer has run or was stopped.
+// release writes the held line of k, if there is one.
 func (l *failureLog) release(k *failureKind) {
-	defer l.waiting.Done()
 	l.mu.Lock()
 	line := k.held
+	if line == nil { // flush was faster than the timer
+		l.mu.Unlock()
+		return
+	}
 	k.held = nil
+	k.timer.Stop()
+	l.writing++
 	l.mu.Unlock()
 	l.write(line)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writing--; l.writing == 0 {
+		l.written.Broadcast()
+	}
 }
 
 func (l *failureLog) write(line *failureLine) {
@@ -140,20 +154,19 @@ func (l *failureLog) write(line *failureLine) {
 	l.log.LogAttrs(line.ctx, slog.LevelError, line.message, attrs...)
 }
 
-// flush writes the lines that wait for their timer.
+// flush writes the held lines, and waits for those that are being written.
 func (l *failureLog) flush() {
-	var stopped []*failureKind
 	l.mu.Lock()
-	for _, k := range l.kinds {
-		if k.held != nil && k.timer.Stop() {
-			stopped = append(stopped, k)
-		}
-	}
+	kinds := slices.Collect(maps.Values(l.kinds))
 	l.mu.Unlock()
-	for _, k := range stopped {
+	for _, k := range kinds {
 		l.release(k)
 	}
-	l.waiting.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.writing > 0 {
+		l.written.Wait()
+	}
 }
 
 // A failureReport has the lines for the failures of one request. It implements [plan.Report].

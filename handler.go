@@ -49,7 +49,7 @@ type Handler struct {
 	subscriptionQuota    subscriptionQuota
 	trusted              trusted
 	events               events
-	failures             failureLog
+	failures             *failureLog
 	draftStatuses        bool      // the constant of the same name; tests change it
 	states               sync.Pool // of *requestState
 	responseStates       sync.Pool // of *responseState
@@ -95,8 +95,8 @@ func New(b Backend, opts *Options) *Handler {
 		h.opts.Logger.Warn("chaingql: the file limit is too small for Limits.Connections; connections will be refused",
 			slog.Uint64("files", files), slog.Int("connections", l.Connections))
 	}
-	h.failures.log = h.opts.Logger
-	h.events = events{h.opts.Hooks, h.opts.Logger, &h.failures}
+	h.failures = newFailureLog(h.opts.Logger)
+	h.events = events{h.opts.Hooks, h.opts.Logger, h.failures}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
 	resolve.hashes, _ = b.(HashIndex)
