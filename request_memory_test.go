@@ -125,6 +125,12 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 			return body(strings.Replace(q, "{blockchain", "{"+spreads+"blockchain", 1)+
 				"}}fragment p on BlockchainQuery{"+accounts+"}", nil)
 		},
+		"long names of types in many places": func(q string) string {
+			pages := many(24, func(i int) string {
+				return fmt.Sprintf(" a%d:blocks(last:1){edges{node{...t b%[1]d:id}}}", i)
+			})
+			return body(q+pages+"}}fragment t on BlockchainBlock{"+strings.Repeat("t", 28_000)+":__typename}", nil)
+		},
 		"extensions": func(q string) string {
 			return strings.TrimSuffix(body(q+"}}", nil), "}") + `,"extensions":{"a":[` + lists + `]}}`
 		},
