@@ -79,7 +79,7 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 	}
 	e := c.touch(at)
 	b.lastFound = nil
-	if e != nil && e.size <= maxLastFound {
+	if e != nil && e.total() <= maxLastFound {
 		b.lastFound = at
 	}
 	c.mu.Unlock()

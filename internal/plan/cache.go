@@ -27,7 +27,7 @@ type Cache struct {
 	entries map[key]*list.Element
 	// lru lists all entries (*entry), the most recently used first.
 	lru *list.List
-	// bytes is the sum of the sizes of all entries.
+	// bytes is the sum of the sizes of all entries and of their documents.
 	bytes int
 	// recent has hashes of the texts that were last found by their fingerprint, and next is the index of the oldest.
 	recent [recentTexts]uint64
@@ -60,7 +60,7 @@ type entry struct {
 	aliases []key // further keys of a document: its fingerprint and its hashes
 	doc     *document
 	plan    *Plan
-	size    int
+	size    int // in bytes, without doc, which several entries may share
 
 	literals *literals // of a repeated text; otherwise nil
 
@@ -189,7 +189,7 @@ func (c *Cache) compileDocument(text string) (doc *document, errs Errors) {
 	if doc, errs = c.compileOperations(text, tree, s.placeholders); errs != nil {
 		return nil, errs
 	}
-	e := &entry{key: textKey(text), doc: doc, size: entryBytes + keyBytes + doc.size()}
+	e := &entry{key: textKey(text), doc: doc, size: entryBytes + keyBytes}
 	if doc.operations != nil && doc.operations[0].parameters != nil {
 		e.alias(key{byFingerprint, string(s.fingerprint)})
 	}
@@ -260,7 +260,7 @@ func (c *Cache) touch(el *list.Element) *entry {
 }
 
 func (c *Cache) add(e *entry) {
-	if e.size > c.limits.CacheBytes {
+	if e.total() > c.limits.CacheBytes {
 		return // it would evict everything else
 	}
 	c.mu.Lock()
@@ -276,7 +276,20 @@ func (c *Cache) add(e *entry) {
 		}
 	}
 	c.bytes += e.size
+	if e.doc != nil {
+		if e.doc.entries++; e.doc.entries == 1 {
+			c.bytes += e.doc.bytes
+		}
+	}
 	c.evict()
+}
+
+// total returns the memory of an entry with its document.
+func (e *entry) total() int {
+	if e.doc == nil {
+		return e.size
+	}
+	return e.size + e.doc.bytes
 }
 
 // evict removes the least recently used entries until the others are within Limits.CacheBytes. The caller holds
@@ -293,5 +306,10 @@ func (c *Cache) evict() {
 			}
 		}
 		c.bytes -= oldest.size
+		if d := oldest.doc; d != nil {
+			if d.entries--; d.entries == 0 {
+				c.bytes -= d.bytes
+			}
+		}
 	}
 }

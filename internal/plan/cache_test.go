@@ -67,10 +67,14 @@ func TestCacheStaysWithinCacheBytes(t *testing.T) {
 	c := testCache(t, limits)
 	check := func(what string) {
 		t.Helper()
-		sum, keys := 0, 0
+		sum, keys, documents := 0, 0, map[*document]bool{}
 		for el := c.lru.Front(); el != nil; el = el.Next() {
 			e := el.Value.(*entry)
 			sum += e.size
+			if e.doc != nil && !documents[e.doc] {
+				documents[e.doc] = true
+				sum += e.doc.bytes
+			}
 			for _, k := range append(e.aliases, e.key) {
 				if keys++; c.entries[k] != el {
 					t.Errorf("%s: an entry is not in the map under one of its keys", what)

@@ -14,6 +14,9 @@ import (
 type document struct {
 	text       string
 	operations []*operation
+	bytes      int // in memory
+
+	entries int // number of cache entries that have the document; guarded by Cache.mu
 }
 
 // An operation is a compiled operation. It does not keep the document's text and syntax tree in memory, because
@@ -105,6 +108,7 @@ func (c *Cache) compileOperations(
 		}
 		doc.operations = append(doc.operations, op)
 	}
+	doc.bytes = doc.size()
 	return doc, nil
 }
 

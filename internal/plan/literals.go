@@ -36,8 +36,7 @@ func (c *Cache) isRepeated(text []byte) bool {
 // keepLiterals adds the literals of b, which was found by its fingerprint, to the cache.
 func (c *Cache) keepLiterals(b *Bound, doc *document) {
 	known := b.variables[len(b.variables)-len(b.op.parameters):]
-	// The entry keeps the document in memory, even if the document's own entry is evicted.
-	size := entryBytes + keyBytes + literalsBytes + textBytes(len(b.text)) + doc.size()
+	size := entryBytes + keyBytes + literalsBytes + textBytes(len(b.text))
 	for _, v := range known {
 		size += placeholderBytes + slotBytes + sizeOf(v, true)
 	}

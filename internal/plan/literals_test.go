@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 )
 
@@ -70,7 +71,35 @@ func TestRepeatedTextsStayWithinCacheBytes(t *testing.T) {
 			t.Fatalf("the cache has %d bytes, want at most %d", c.bytes, c.limits.CacheBytes)
 		}
 	}
-	if n := len(c.entries); n < 5 || n > 20 {
-		t.Errorf("the cache has %d entries, want about ten", n)
+	if n := len(c.entries); n < 25 || n > 100 {
+		t.Errorf("the cache has %d entries, want about fifty", n)
 	}
+}
+
+// A plan of many fields is shared by all texts that differ only in literals. If each of them counted the whole plan, a
+// client could evict all other documents with a few short texts.
+func TestRepeatedTextsCountTheirPlanOnce(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
+	c := testCache(t, defaultLimits)
+	c.limits.CacheBytes = 1 << 30
+	text := func(i int) []byte {
+		return fmt.Appendf(nil, `{a:self{...F} b:self{...F} c:self{...F} d: echo(s: "text %d")} `+
+			"fragment F on Query{"+many(40, "a%d:string ")+"}", i)
+	}
+	prepare(t, c, string(text(0)), nil)
+	var b Bound
+	find(t, c, &b, text(-1)) // allocates buffers
+	before, counted := heap(), c.bytes
+	const n = 100
+	for i := range n {
+		find(t, c, &b, text(i+1))
+		find(t, c, &b, text(i+1))
+	}
+	if entries := c.lru.Len(); entries != n+1 {
+		t.Fatalf("the cache has %d entries, want %d", entries, n+1)
+	}
+	checkMemory(t, "repeated texts", n, c.bytes-counted, heap()-before)
+	runtime.KeepAlive(c)
 }
