@@ -241,8 +241,8 @@ func (b *Backend) openIndex(ctx context.Context) bool {
 	}
 	if err != nil {
 		b.opts.Logger.WarnContext(ctx, "the Writer does not extend the block index: "+
-			"old blocks are not found by hash, and  pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
-			slog.Any("error", err))
+			"old blocks are not found by hash, and pages of rare workchains and shards are slow",
+			slog.String("stream", b.names.index), slog.Any("error", err))
 	}
 	return err == nil
 }
@@ -265,8 +265,8 @@ func (b *Backend) prepareIndex(ctx context.Context) {
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		b.opts.Logger.WarnContext(ctx, "creating the index stream failed: "+
-			"old blocks are not found by hash, and  pages of rare workchains and shards is slow", slog.String("stream", b.names.index),
-			slog.Any("error", b.permissionError(err)))
+			"old blocks are not found by hash, and pages of rare workchains and shards are slow",
+			slog.String("stream", b.names.index), slog.Any("error", b.permissionError(err)))
 	}
 }
 
