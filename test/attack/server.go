@@ -33,6 +33,7 @@ const (
 	confined  = "confined"  // like patient, but exits if it needs more than the worst-case memory in docs/limits.md
 	renewed   = "renewed"   // like strong, with a chain that has an epoch
 	unlimited = "unlimited" // chaingql with all limits turned off
+	epochless = "epochless" // like strong, with a Backend that ignores the epochs of cursors
 	graphqlGo = "graphqlgo" // graphql-go/handler with the same schema, set up as in its README
 )
 
@@ -130,6 +131,8 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 	switch kind {
 	case strong, renewed:
 		return chaingql.New(chain, opts), nil
+	case epochless:
+		return chaingql.New(anyEpoch{chain}, opts), nil
 	case patient, confined:
 		opts.KeepAliveInterval = 0
 		return chaingql.New(chain, opts), nil
@@ -150,6 +153,17 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		return chaingql.New(chain, opts), nil
 	}
 	return nil, fmt.Errorf("unknown kind of server: %q", kind)
+}
+
+// An anyEpoch is a Backend without an epoch that accepts the cursors of every epoch.
+type anyEpoch struct{ chaingql.Backend }
+
+func (b anyEpoch) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	for _, cursor := range []*chaingql.Cursor{&q.After, &q.Before} {
+		plain, _, _ := strings.Cut(string(*cursor), "~")
+		*cursor = chaingql.Cursor(plain)
+	}
+	return b.Backend.Blocks(ctx, q)
 }
 
 // A rateLimiter authorizes requests like StaticProjects, but rejects those to limitedProject with a

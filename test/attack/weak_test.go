@@ -18,6 +18,7 @@ type weakness struct {
 
 // weak lists the harm that weak servers must suffer. It proves that the attacks are effective.
 var weak = []weakness{
+	{epochless, "epochs", "~other", []string{wrong}}, // pages of the other chain
 	{graphqlGo, "fragments", "cycle", []string{dead}},
 	{graphqlGo, "nesting", "nil type", []string{dead, unresponsive, slow}},
 	{graphqlGo, "nesting", "lists,", []string{dead, unresponsive, slow}},
@@ -25,7 +26,9 @@ var weak = []weakness{
 	{graphqlGo, "same names", "one field,", []string{slow, unresponsive}},
 	{graphqlGo, "aliases", "of pages", []string{slow, unresponsive}},
 	{graphqlGo, "slow peers", "a body", []string{slow}},
-	{unlimited, "arguments of host fields", "20 variables", []string{wrong}}, // all are accepted
+	{unlimited, "arguments of host fields", "20 variables", []string{wrong}},                 // all are accepted
+	{unlimited, "single blocks", "aliases and once without", []string{wrong}},                // all are answered
+	{unlimited, "ranges of masterchain blocks", "aliases and once without", []string{wrong}}, // all are answered
 	{unlimited, "bodies", "100 MB", []string{memory}},
 	{unlimited, "floods", "endless expensive queries", []string{slow, unresponsive, memory}},
 	{unlimited, "unread responses", "sockets that do not read", []string{slow, unresponsive, memory, dead}},
