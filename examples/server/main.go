@@ -53,6 +53,7 @@ type config struct {
 	lead      time.Duration
 	drainLead time.Duration
 	rate      float64
+	epoch     string
 	projects  projects
 	blocks    []chaingql.Block
 	leftOut   int
@@ -65,8 +66,12 @@ type projects struct {
 	static chaingql.StaticProjects
 }
 
-// idCharacters are the characters of a project id. They need no quotes in URLs and shells.
-const idCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+// idCharacters are the characters of a project id, which need no quotes in URLs and shells. idLetters are those of an
+// epoch.
+const (
+	idLetters    = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	idCharacters = idLetters + "-_"
+)
 
 func (p *projects) String() string { return "" }
 
@@ -122,6 +127,8 @@ func configure(args []string, help io.Writer) (*config, error) {
 		"`time` before the first recorded block is replayed, so that clients can subscribe before it")
 	flags.DurationVar(&cfg.drainLead, "drain-lead", 3*time.Second,
 		"`time` from a signal to stop, when readiness ends, to the shutdown")
+	flags.StringVar(&cfg.epoch, "epoch", "",
+		"`letters` and digits that the cursors of the chain end in, so that clients notice if it was made again")
 	flags.Var(&cfg.projects, "project",
 		"`id` of a project, or id=secret for a project that requires its secret; can be repeated. "+
 			"Default: every project is allowed, without a secret")
@@ -142,6 +149,9 @@ func configure(args []string, help io.Writer) (*config, error) {
 	}
 	if !(cfg.rate > 0 && cfg.rate <= 1e6) {
 		return nil, fmt.Errorf("-rate must be greater than 0 and at most 1,000,000 blocks per second, not %v", cfg.rate)
+	}
+	if len(cfg.epoch) > 32 || strings.Trim(cfg.epoch, idLetters) != "" {
+		return nil, fmt.Errorf("-epoch must have at most 32 letters and digits, but is %q", cfg.epoch)
 	}
 	if cfg.lead < 0 {
 		return nil, fmt.Errorf("-lead must not be negative, but is %v", cfg.lead)
@@ -188,6 +198,9 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 		return err
 	}
 	chain := memchain.New()
+	if cfg.epoch != "" {
+		chain.Replace(cfg.epoch)
+	}
 	balances := cfg.balances
 	if len(balances) == 0 {
 		balances = simulatedBalances()

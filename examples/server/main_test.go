@@ -64,6 +64,8 @@ func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 		{"rate negative", []string{"-rate", "-1"}, "-rate"},
 		{"rate NaN", []string{"-rate", "NaN"}, "-rate"},
 		{"rate infinite", []string{"-rate", "Inf"}, "-rate"},
+		{"epoch with a dash", []string{"-epoch", "mk-2"}, "-epoch"},
+		{"epoch too long", []string{"-epoch", strings.Repeat("a", 33)}, "-epoch"},
 		{"lead negative", []string{"-lead", "-1s"}, "-lead"},
 		{"rate no number", []string{"-rate", "fast"}, "-rate"},
 		{"project empty", []string{"-project", ""}, "not a project id"},
@@ -105,7 +107,7 @@ func TestHelpListsFlags(t *testing.T) {
 			t.Errorf("%s: exit code %d, stderr %q, want %d and no output", arg, code, stderr.String(), exitDone)
 		}
 		flags := regexp.MustCompile(`(?m)^  -([\w-]+)`).FindAllString(stdout.String(), -1)
-		if want := "[  -accounts   -addr   -chain   -drain-lead   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
+		if want := "[  -accounts   -addr   -chain   -drain-lead   -epoch   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
 			t.Errorf("%s: flags %v, want %s", arg, flags, want)
 		}
 	}

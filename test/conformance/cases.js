@@ -25,6 +25,7 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { cursorOf } from './chain.js'
 import { recordFrames } from './clients/websocket.js'
 import * as documents from './documents.js'
 import { Listener, plain, said, until } from './listener.js'
@@ -66,19 +67,19 @@ async function collect(adapter, line, operation, listeners, count) {
     const now = listeners.at(-1)
     await until(() => now.trouble || received().length >= goal)
     if (!now.trouble) continue
-    const cursor = cursorOf(now.trouble)
+    const cursor = positionOf(now.trouble)
     if (adapter.onCut !== 'reports' && cursor === undefined) assert.fail(`the subscription ended: ${said(now.trouble)}`)
     await sleep(100)
-    const after = cursor ?? received().at(-1)?.chain_order
+    const after = cursor ?? received().at(-1)?.cursor
     listeners.push(new Listener(line, { ...operation, variables: { ...operation.variables, after } }))
   }
   for (const { code } of listeners.flatMap((l) => l.resultErrors.map((err) => err.extensions))) assert.equal(code, 'SERVICE_UNAVAILABLE')
   return received()
 }
 
-// cursorOf returns the cursor of an error, from which the client should resume.
+// positionOf returns the cursor of an error, from which the client should resume.
 // Each client has its own way to pass errors of the server on to its user.
-function cursorOf(trouble) {
+function positionOf(trouble) {
   const lists = [trouble, trouble.protocolErrors, trouble.graphQLErrors, trouble.errors]
   const errors = lists.find((list) => Array.isArray(list) && list.length > 0)
   return errors?.[0]?.extensions?.cursor
@@ -106,11 +107,13 @@ const cases = [
         const { edges, pageInfo } = plain(pages[i]).blockchain.blocks
         assert.equal(edges.length, first)
         assert.equal(pageInfo.endCursor, edges.at(-1).cursor)
-        chain.checkAfter(edges.map(({ node: { hash, ...rest } }) => ({ ...rest, id: hash })), after, masterchain)
+        chain.checkAfter(edges.map(({ cursor, node: { hash, ...rest } }) => ({ ...rest, id: hash, cursor })), after, masterchain)
       })
       const address = `0:${'ab'.repeat(32)}`
       const asked = await line.ask({ query: documents.account, variables: { address, format: 'DEC' } })
       assert.deepEqual(plain(asked).blockchain.account.info, { id: `account/${address}`, address, balance: '0' })
+      const old = { first: 1, after: `${after}2` } // of another epoch
+      await fails(line, { query: documents.page, variables: old }, /The chain was made again/)
       await fails(line, { query: documents.account, variables: { address: 'nobody' } }, /Invalid account address/)
       await fails(line, { query: documents.account, variables: {} }, /\$address/)
       if (!adapter.compiled) await fails(line, { query: 'query chainWrongQuery { info { nope } }' }, /Cannot query field "nope"/)
@@ -166,8 +169,8 @@ const cases = [
           [{ first: 50 }, all], [{ last: 2 }, all.slice(-2)], [{ workchain: 0, first: 3 }, all.filter(basechain).slice(0, 3)],
         ]) {
           const page = plain(await line.ask({ query: documents.range, variables: { range: { start, end }, ...args } })).blockchain.blocks
-          assert.deepEqual(page.edges, want.map((b) => ({ cursor: b.chain_order, node: node(b) })))
-          assert.equal(page.pageInfo.endCursor, want.at(-1)?.chain_order ?? '')
+          assert.deepEqual(page.edges, want.map((b) => ({ cursor: cursorOf(b), node: node(b) })))
+          assert.equal(page.pageInfo.endCursor, cursorOf(want.at(-1)))
         }
       }
       line.close()
@@ -228,8 +231,10 @@ const cases = [
         const recorded = chain.blocks.slice(0, chain.length).filter((b) => b.chain_order > after && matches(b)).length
         chain.checkAfter(await listener.upTo(Math.max(recorded + 1, 5)), after, matches)
       }))
+      const refusal = await new Listener(line, { query: documents.blocks, variables: { after: `${late}2` } }).refused()
+      assert.match(said(refusal), /The chain was made again/)
       line.close()
-      return 'from cursors to the newest block, without a gap'
+      return 'from cursors to the newest block, without a gap, and a cursor of another epoch is refused'
     },
   },
   {

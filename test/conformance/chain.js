@@ -15,6 +15,12 @@ export function recording(name) {
 
 const masterchain = -1
 
+// The epoch of the main server's chain. The servers that single cases start have none.
+export const epoch = 'mk2p9q'
+
+// cursorOf returns the cursor of a block of the main server.
+export const cursorOf = (block) => (block === undefined ? '' : `${block.chain_order}~${epoch}`)
+
 export class Chain {
   constructor(recorded) {
     this.blocks = recorded.blocks.filter((b) => b.chain_order).map(fromFile).sort(byOrder)
@@ -90,7 +96,7 @@ export class Chain {
 
   // cursorBefore returns a cursor after which there are some recorded blocks.
   cursorBefore(some) {
-    return this.at(Math.max(this.length - some, 1) - 1).chain_order
+    return cursorOf(this.at(Math.max(this.length - some, 1) - 1))
   }
 
   // live returns the number of matching blocks that a live client collects.
@@ -101,9 +107,10 @@ export class Chain {
 
   compare(received, matches, i) {
     assert.ok(received.length > 0, 'no blocks')
-    for (const [n, block] of received.entries()) {
+    for (const [n, { cursor, ...block }] of received.entries()) {
       while (!matches(this.at(i))) i++
       const want = this.at(i++)
+      if (cursor !== undefined) assert.equal(cursor, cursorOf(want), `the cursor of block ${n + 1} of ${received.length}`)
       if (want.gen_utime !== undefined) {
         assert.deepEqual(block, want, `block ${n + 1} of ${received.length}`)
         continue

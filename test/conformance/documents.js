@@ -39,5 +39,5 @@ export const account = `query chainAccountQuery($address: String!, $format: BigI
 export const version = 'query chainVersionQuery { info { version } }'
 
 export const blocks = `subscription chainBlocksSubscription($filter: BlockFilter, $after: String) {
-  blocks(filter: $filter, after: $after) { id ${block} }
+  blocks(filter: $filter, after: $after) { id cursor ${block} }
 }`

@@ -45,6 +45,6 @@ export class Listener {
   async refused() {
     await until(() => this.complaint || this.blocks.length > 0)
     assert.equal(this.blocks.length, 0, 'the subscription was accepted')
-    return this.complaint
+    return this.resultErrors[0] ?? this.trouble // the server may also have completed the subscription
   }
 }

@@ -13,7 +13,7 @@
 // If words are given, only the cases whose names contain one of them run.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { casesOf } from './cases.js'
-import { Chain, recording } from './chain.js'
+import { Chain, epoch, recording } from './chain.js'
 import * as apollo from './clients/apollo.js'
 import browser from './clients/browser.js'
 import curl from './clients/curl.js'
@@ -92,7 +92,7 @@ console.log(`built and prepared (${seconds()} s)`)
 
 const file = recording('ton-mainnet-genesis')
 const chain = new Chain(file)
-const server = await serve('-chain', file.path, '-rate', String(rate), '-lead', `${lead}s`)
+const server = await serve('-chain', file.path, '-rate', String(rate), '-lead', `${lead}s`, '-epoch', epoch)
 const guarded = await serve('-project', `demo=${secret}`)
 await Promise.all([...phase('live').map((one) => run(one, { server, chain })), inLanes(phase('guarded'), { guarded, secret })])
 await replayed(server, chain.at(chain.few))
