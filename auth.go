@@ -233,8 +233,8 @@ func projectOf(r *http.Request) string {
 	return strings.ToLower(id)
 }
 
-// authorize calls the Authorizer for a request and returns the context and the project of an admitted client. It holds
-// the slot work during the call.
+// authorize calls the Authorizer for a request and returns the context and the project of an admitted client. During
+// the call, the request occupies work, a slot of Limits.Requests.
 func (h *Handler) authorize(r *http.Request, work *slot) (ctx context.Context, project string, refused *httpError) {
 	if h.auth == (allowAll{}) {
 		return r.Context(), projectOf(r), nil

@@ -20,7 +20,8 @@ import (
 
 var idShown = regexp.MustCompile(`"extensions":\{"code":"INTERNAL_SERVER_ERROR","id":"([0-9a-f]{16})"\}`)
 
-// masked checks that a response contains only an error id, and that the log line with this id contains rest.
+// masked checks that a response contains only an error id, and that the log line with this id contains the texts in
+// rest.
 func masked(t *testing.T, response string, log *testkit.Buffer, rest ...string) {
 	t.Helper()
 	shown := idShown.FindStringSubmatch(response)

@@ -204,7 +204,7 @@ func TestStreamsAndPagesNeverMixBlocksOfTwoChains(t *testing.T) {
 }
 
 // followEpoch reads one stream to its end, checks that all its blocks are of one epoch, and returns the number of
-// blocks and the code of the error. Streams begin now, at the oldest block, or in between.
+// blocks and the code of the error. A stream begins after the newest block, at the oldest block, or in between.
 func followEpoch(t *testing.T, ctx context.Context, n *network, i int, blocks []chaingql.Block) (got int, code string) {
 	args := [...]string{"", `(after:"")`, `(after:"` + string(blocks[i*6].Cursor) + `")`}[i%3]
 	target := "http://api.example/demo/graphql?query=subscription{blocks" + strings.ReplaceAll(args, `"`, "%22") +

@@ -68,7 +68,8 @@ func newFailureLog(log *slog.Logger) *failureLog {
 	return l
 }
 
-// open returns the line for a failure: a new one with this id, which the caller must write, or the held one.
+// open returns the log line that counts a failure: a new one with this id, which the caller must write, or the one that
+// is held back until the end of the second.
 func (l *failureLog) open(ctx context.Context, message, id string, err error, attrs ...slog.Attr) *failureLine {
 	key := fmt.Sprint(message, attrs, failureKey(err))
 	line := &failureLine{message: message, id: id, attrs: attrs, err: err, ctx: ctx, failures: 1}

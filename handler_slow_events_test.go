@@ -139,7 +139,7 @@ func receiveSlowly(t *testing.T, client *http.Client, protocol string) (received
 	}
 }
 
-// A subscribeFunc is subscribeSlowly over one transport.
+// A subscribeFunc calls subscribeSlowly with one of the transports.
 type subscribeFunc func(c *slowConn) (received int, complete bool)
 
 // overSlowSubscriptions runs a test over each transport.
@@ -166,7 +166,7 @@ func TestSlowSubscriberReceivesLargeEvents(t *testing.T) {
 }
 
 // A client that reads at 8 KiB per second would need twice the time that an event of this size may take.
-func TestSubscriberBelowTheLeastRateIsDisconnected(t *testing.T) {
+func TestSubscriberBelowTheMinimumReadRateIsDisconnected(t *testing.T) {
 	overSlowSubscriptions(t, func(t *testing.T, _ *chaingql.Handler, subscribe subscribeFunc) {
 		start := time.Now()
 		received, _ := subscribe(&slowConn{rate: 8 << 10})

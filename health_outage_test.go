@@ -129,7 +129,7 @@ func TestStreamContinuesAtOnceIfAQueryHasSucceeded(t *testing.T) {
 	})
 }
 
-// driveOutage logs that subscriptions end because the source is lost, by an error and by a panic.
+// driveOutage makes a source fail until its subscriptions end, once with an error and once with a panic.
 func driveOutage(t *testing.T, log *slog.Logger) {
 	withErrorAndPanic(func(fail func() error) {
 		b := failingPages(memchain.New(), func(chaingql.BlocksQuery) error { return fail() })

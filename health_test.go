@@ -272,7 +272,7 @@ func TestDrainingInstanceServesEverythingButIsNotReady(t *testing.T) {
 	})
 }
 
-// driveCheck logs that checks of the Backend fail, with an error and a panic, and succeed again.
+// driveCheck makes checks of the Backend fail, once with an error and once with a panic, and then succeed.
 func driveCheck(t *testing.T, log *slog.Logger) {
 	withErrorAndPanic(func(fail func() error) {
 		var repaired atomic.Bool

@@ -137,8 +137,8 @@ func TestNeighborsOfRecordedBlocksMatchTheirPrevHash(t *testing.T) {
 	}
 }
 
-// links returns the predecessors and the successors of generated blocks, from the rules of backendtest.Chain: a
-// replay of the shards that remembers the newest block of each.
+// links returns the predecessors and the successors of each block of a backendtest.Chain, by hash. It processes the
+// blocks in order and remembers the newest block of each shard.
 func links(blocks []chaingql.Block) (before, after map[string][]string) {
 	type place struct {
 		workchain int32

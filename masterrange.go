@@ -18,10 +18,10 @@ const wholeShard = 1 << 63
 // rangeCalls is the maximum number of Backend calls to find the blocks that delimit a range of numbers.
 const rangeCalls = 3
 
-// narrow limits q to a range of masterchain blocks and the shard blocks that they commit. filter is the range as a
-// BlockchainMasterSeqNoFilter: it begins after masterchain block start-1 and ends with masterchain block end-1. q then
-// selects the blocks before the latter; last is the latter if the page may include it. empty reports that the range has
-// no blocks.
+// narrow limits q to the masterchain blocks with numbers from start to end-1 and the shard blocks that they commit.
+// filter is a BlockchainMasterSeqNoFilter, which has start and end. Afterwards q does not select masterchain block
+// end-1 itself: narrow returns this block as last if the page may include it. empty reports that the range has no
+// blocks.
 func (r *resolvers) narrow(
 	ctx context.Context, c *call, q *pageQuery, filter any,
 ) (last *Block, empty bool, err error) {

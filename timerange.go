@@ -20,8 +20,8 @@ const none = -1
 // The bounds of the search for one end of a range of times.
 const (
 	searchCalls = 24  // calls of the Backend
-	searchPage  = 50  // blocks among which the search reads instead of calling BlockBySeqNo again
-	searchRest  = 500 // the same when no more calls are left for BlockBySeqNo
+	searchPage  = 50  // if at most so many blocks are left to search, they are read as a page
+	searchRest  = 500 // the maximum size of that page, if no call is left to make it smaller
 	scanPages   = 8   // pages that are read to find the end
 	scanPage    = 100 // blocks in such a page
 )
@@ -78,7 +78,7 @@ type search struct {
 	r        *resolvers
 	call     *call
 	left     int // calls that may still be made
-	reserved int // of these, the number that is needed after the block has been found by number
+	reserved int // calls that must be left when the block has been found
 }
 
 // start returns the number of the first masterchain block that was generated at time t or later. It returns the next

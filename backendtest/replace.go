@@ -102,7 +102,8 @@ func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
 // retries is the maximum number of times that a rule repeats a call that fails because the source is being replaced.
 const retries = 100
 
-// expectReplaced reads a page of a chain that was replaced, unless the Backend has noticed that already.
+// expectReplaced reads a page of a chain that was replaced, and checks that Blocks returns ErrChainReplaced. It reads
+// nothing if the Backend's Epoch shows already that the chain was replaced.
 func (t *trial) expectReplaced(after chaingql.Cursor, epoch string) {
 	q := chaingql.BlocksQuery{First: 5, After: after}
 	for range retries {

@@ -138,7 +138,7 @@ func (c *Chain) await(done string, behind func(*position) bool) {
 	}
 }
 
-// commit returns the epoch of the chain to which it has appended the blocks.
+// commit calls prepare and appends the blocks. It returns the epoch of the chain to which it has appended them.
 func (c *Chain) commit(blocks []chaingql.Block, prepare func()) (epoch string) {
 	c.t.Helper()
 	// Not held while append waits: time in a synctest bubble does not advance while a goroutine waits for a Mutex.

@@ -231,10 +231,10 @@ func rangeOf(level int, k uint64) seqRange {
 
 func (s seqRange) in(other seqRange) bool { return s.from >= other.from && s.end <= other.end }
 
-// step searches the next part of x.left: the first part if x.forward is set, and the last
-// part otherwise. It uses the largest node in x.left that lists all matching blocks. If
-// there is none, it reads the range of one leaf from the stream. It returns found == false
-// if the index lacks a node there although the stream continued long ago.
+// step searches the next part of x.left, which is the range of messages that the lookup has not searched yet: the first
+// part if x.forward is set, and the last part otherwise. The part is the range of the largest index node in x.left that
+// lists all matching blocks. If there is no such node, step reads leafSize messages from the stream. found is false if
+// the index lacks a node there although the stream continued long ago.
 func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found bool, err error) {
 	b, left := x.b, x.left
 	edge := left.end - 2 // zero-based number of the message at the edge of left

@@ -28,7 +28,7 @@ type linker struct {
 	seen        uint64  // sequence number of the last message
 	gap         bool    // whether messages after the newest block were removed from the stream
 	lastStray   *stored // the last message that is not a block
-	forked      bool    // whether a message named lastStray as its predecessor: both may be of another chain
+	forked      bool    // whether lastStray is the predecessor of a message: both may be of another chain
 	forkIsStray bool    // whether such messages are strays, because the newest block still exists
 	ignoreForks bool    // whether add returns no error for such messages
 }

@@ -14,7 +14,7 @@ import (
 type place struct {
 	seq       uint64          // sequence number of the newest block at or below the cursor, 0 if none ever existed
 	cursor    chaingql.Cursor // cursor of that block, "" if unknown
-	linked    bool            // whether that block names its predecessor
+	linked    bool            // whether that block contains the cursor of its predecessor
 	pruned    bool            // whether that block was removed from the stream
 	beyondEnd bool            // whether the cursor is after the newest block
 	tooOld    bool            // whether blocks after the cursor may have been removed

@@ -46,9 +46,9 @@ func publishRun(t *testing.T, url string, prev chaingql.Cursor, run []chaingql.B
 	}
 }
 
-// TestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages after the newest block. Each of them names
-// the one before it. They may come from another chain, from an older part of the chain or from an attacker.
-func TestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
+// TestStrayMessagesThatFormAChainAreSkipped publishes stray messages after the newest block. Each of them contains the
+// cursor of the one before it. They may come from another chain, from an older part of the chain or from an attacker.
+func TestStrayMessagesThatFormAChainAreSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	unlinked, highest := chaingql.Cursor("0999"), chaingql.Block{Shard: 1 << 63, Cursor: "ffffffffffffffff0"}
 	above := highest
@@ -118,9 +118,9 @@ func TestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
 	}
 }
 
-// TestOldestStrayMessagesThatNameEachOtherAreSkipped publishes stray messages, each of which contains the cursor of the
+// TestOldestStrayMessagesThatFormAChainAreSkipped publishes stray messages, each of which contains the cursor of the
 // one before it. Then it removes all blocks before them, as MaxAge does.
-func TestOldestStrayMessagesThatNameEachOtherAreSkipped(t *testing.T) {
+func TestOldestStrayMessagesThatFormAChainAreSkipped(t *testing.T) {
 	all := numbered(101, 180)
 	for _, row := range []struct {
 		name string

@@ -15,7 +15,7 @@ import (
 var full = flag.Bool("proxies.full", false, "run each proxy, with 300 subscribers")
 
 const (
-	patience = 15 * time.Second // for anything that must happen
+	patience = 15 * time.Second // maximum wait for anything that must happen
 	darkest  = 3 * time.Second  // maximum time that a client may be without blocks
 )
 

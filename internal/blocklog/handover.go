@@ -29,7 +29,7 @@ func (l *Log[B]) prepareHandover(r *Reader[B]) *handover[B] {
 	return s
 }
 
-// add checks the blocks of window v after the cursor.
+// add looks for gaps before and between the blocks of window v after the cursor.
 func (s *handover[B]) add(l *Log[B], v *view[B], after string) {
 	for i := v.from(after); i < len(v.blocks); i++ {
 		s.gaps = s.heads.checkAndSet(l.src.Place(v.blocks[i]), v.stamps[i].cursor, s.began, s.gaps)

@@ -93,10 +93,10 @@ func (l *Log[B]) headsOf(r *Reader[B]) (heads shardHeads, began string, exact bo
 }
 
 // combine merges the heads of reader r, which is about to wait for page p, into the heads with which the page is
-// checked. It starts from the heads of the reader that began first, because they contain the most shards. If another
-// reader has a lower head of a shard, that reader may lack a block that was stored too late for it. Then the lower head
-// is used, so that the check finds the gap, which may end all readers of the page. The caller must hold the locks of
-// the log and of the reader's group.
+// checked. Heads are the newest blocks of the shards. It starts from the heads of the reader that began first, because
+// they contain the most shards. If another reader has a lower head of a shard, that reader may lack a block that was
+// stored too late for it. Then the lower head is used, so that the check finds the gap, which may end all readers of
+// the page. The caller must hold the locks of the log and of the reader's group.
 func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 	heads, began, exact := l.headsOf(r)
 	if len(p.waiting) == 0 && p.state != pageReading { // during a read, the heads of readers that have left count too
@@ -114,8 +114,8 @@ func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 	}
 }
 
-// keepHeads stores the heads of the log in the readers of the group that have none of their own. It is called when the
-// log loses its position and its heads.
+// keepHeads stores heads, the newest block of each shard that the log knows, in the readers of the group that have no
+// heads of their own. It is called when the log loses its position and its heads.
 func (g *shareGroup[B]) keepHeads(heads *stored[B], newest string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -36,10 +36,10 @@ type shardHead struct {
 type verdict int
 
 const (
-	// verdictContinues means that the block has the number after that of its head.
+	// verdictContinues means that the block's number directly follows that of the newest known block of its shard.
 	verdictContinues verdict = iota
 
-	// verdictFirst means that a head that the block continues is unknown, so a block before it may be missing.
+	// verdictFirst means that the block before this block is not known, so it may be missing.
 	verdictFirst
 
 	// verdictMerge means that the block follows a merge and has the number after the higher one of the two halves. This

@@ -92,8 +92,8 @@ func (c *conn) keepAliveTick() {
 	}
 }
 
-// wheelTick is called by the wheel. It schedules a keep-alive and, with every fifth keep-alive, a ping. It reports
-// whether the caller must queue the connection in the writer pool.
+// wheelTick is called by the timing wheel at regular intervals. It schedules a keep-alive and, with every fifth
+// keep-alive, a ping. It reports whether the caller must queue the connection in the writer pool.
 func (c *conn) wheelTick() bool {
 	c.mu.Lock()
 	if c.phase >= phaseEnding {

@@ -38,8 +38,9 @@ func conditions(tree *ast.QueryDocument, def *ast.OperationDefinition, op *opera
 	return used
 }
 
-// included reports whether a selection with these directives is part of the response. A variable with a default value
-// may be null, which is an error. @skip comes before @include, in any order of the document.
+// included reports whether a selection with these directives is part of the response. It returns an error if a
+// condition is null, as a variable with a default value may be. It evaluates @skip before @include, whatever their
+// order in the document.
 func (k *compiler) included(directives ast.DirectiveList) (bool, *Error) {
 	for _, name := range [...]string{"skip", "include"} {
 		d := directives.ForName(name)

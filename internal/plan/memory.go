@@ -149,11 +149,11 @@ func typeSize(t *ast.Type) (bytes int) {
 // MemoryUse describes the memory that a Bound keeps alive. Sizes are in bytes. Except for Shared, they belong to
 // the Bound alone.
 type MemoryUse struct {
-	// Plan identifies the plan.
+	// Plan is the id of the plan. Bounds with the same id share Shared.
 	Plan uint64
 	// Shared is the memory of the plan and its operation, which all Bounds with this plan share.
 	Shared int
-	// Text is the memory of the document if it differs from the one that was compiled.
+	// Text is the memory of the document's text if the plan was compiled from another text.
 	Text int
 	// Variables is the memory of the variables and parameters.
 	Variables int

@@ -2,13 +2,12 @@ package xsync
 
 import "time"
 
-// leastRate is the number of bytes per second for which a peer that makes progress has
-// time.
-const leastRate = 16 << 10
+// minRate is the rate in bytes per second at which a peer must at least receive.
+const minRate = 16 << 10
 
 // A WriteDeadline limits the time in which a peer receives n bytes that are written in
 // pieces. Each time that it has accepted a piece, it has timeout for the next one, but for
-// all of them it has at most timeout plus n/leastRate seconds. The zero value does not
+// all of them it has at most timeout plus n/minRate seconds. The zero value does not
 // limit the time.
 type WriteDeadline struct {
 	timeout time.Duration // 0 means no limit
@@ -27,7 +26,7 @@ func WriteDeadlineFrom(now, timeout time.Duration, n int) WriteDeadline {
 		return WriteDeadline{}
 	}
 	at := After(now, timeout)
-	return WriteDeadline{timeout, at, at + time.Duration(n)*time.Second/leastRate}
+	return WriteDeadline{timeout, at, at + time.Duration(n)*time.Second/minRate}
 }
 
 // Extend records that the peer has accepted a piece.

@@ -50,10 +50,10 @@ type world struct {
 	codes                            counts // of all responses
 	latency, delivery                histogram
 	answered, delivered, hostilities atomic.Int64
-	unavailable, wrong               atomic.Int64 // of honest clients
+	unavailable, wrong               atomic.Int64 // results of honest clients
 	blocks                           int          // committed during the load
 	restarted                        int
-	recently, mean                   share // of the CPU time
+	recently, mean                   share // used CPU time
 	measured                         int
 
 	mu     sync.Mutex

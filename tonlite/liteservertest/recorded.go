@@ -111,7 +111,8 @@ func (c *Chain) addPack(file string) error {
 	return nil
 }
 
-// addNamed adds a block. title has the form workchain,shard,seq_no):root hash:file hash.
+// addNamed adds a block from a file. title is the title of the file after "block_(": workchain,shard,seq_no):root
+// hash:file hash.
 func (c *Chain) addNamed(title string, data []byte) error {
 	inner, sums, _ := strings.Cut(title, "):")
 	fields := strings.Split(inner, ",")

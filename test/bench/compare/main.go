@@ -25,7 +25,7 @@ import (
 	"text/tabwriter"
 )
 
-// A work is one kind of work, which is repeated times times in each round.
+// A work is one kind of work. Each round repeats it as often as times says.
 type work struct {
 	name, unit string
 	times      int
