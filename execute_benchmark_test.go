@@ -129,7 +129,7 @@ func measuredBodies(account chaingql.Address) map[string][]byte {
 }
 
 // A balance needs two allocations for its address, two for the Backend's copy of the balance and one for the deadline.
-func TestQueryAllocations(t *testing.T) {
+func TestQueriesAllocateLittle(t *testing.T) {
 	if raceEnabled {
 		t.Log("not measured: the race detector empties pools at random")
 		return

@@ -22,9 +22,9 @@ func (c deafChain) Follow(_ context.Context, after chaingql.Cursor) iter.Seq2[ch
 	return c.Chain.Follow(context.Background(), after)
 }
 
-// TestHost is the test of a host. TestRulesThatWouldFailForTheSameReasonAreSkipped runs it in another process, because
-// it must fail.
-func TestHost(t *testing.T) {
+// TestBrokenBackendFailsItsHostsTest stands for the test of a host. TestRulesThatWouldFailForTheSameReasonAreSkipped
+// runs it in another process, because it must fail.
+func TestBrokenBackendFailsItsHostsTest(t *testing.T) {
 	if os.Getenv("BACKENDTEST_HOST") == "" {
 		return
 	}
@@ -37,7 +37,7 @@ func TestHost(t *testing.T) {
 }
 
 func TestRulesThatWouldFailForTheSameReasonAreSkipped(t *testing.T) {
-	host := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHost$")
+	host := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBrokenBackendFailsItsHostsTest$")
 	host.Env = append(os.Environ(), "BACKENDTEST_HOST=1")
 	start := time.Now()
 	output, err := host.CombinedOutput()
@@ -48,12 +48,12 @@ func TestRulesThatWouldFailForTheSameReasonAreSkipped(t *testing.T) {
 		t.Errorf("Run took %v, want a few seconds", took)
 	}
 	text := string(output)
-	// "--- FAIL" of TestHost and of the only rule that failed.
+	// "--- FAIL" of TestBrokenBackendFailsItsHostsTest and of the only rule that failed.
 	if failed := strings.Count(text, "--- FAIL: "); failed != 2 {
-		t.Errorf("%d tests failed, want TestHost and one rule", failed)
+		t.Errorf("%d tests failed, want TestBrokenBackendFailsItsHostsTest and one rule", failed)
 	}
 	for _, want := range []string{
-		"TestHost/Follow_ends_when_its_context_is_done",
+		"TestBrokenBackendFailsItsHostsTest/Follow_ends_when_its_context_is_done",
 		"rules because rules that they build on failed: ",
 		`"Follow yields the stored blocks and then waits"`,
 		"(Harness.SetBalance is not set)",

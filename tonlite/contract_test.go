@@ -11,7 +11,7 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-func TestBackendContractWithGeneratedChain(t *testing.T) {
+func TestBackendMeetsContractWithGeneratedChain(t *testing.T) {
 	chain := liteservertest.MadeSimplex(120)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
@@ -25,9 +25,9 @@ func TestBackendContractWithGeneratedChain(t *testing.T) {
 	})
 }
 
-// TestBackendContractWithSmallCache uses a cache for one masterchain block, so that blocks are
+// TestBackendMeetsContractWithSmallCache uses a cache for one masterchain block, so that blocks are
 // read again and again.
-func TestBackendContractWithSmallCache(t *testing.T) {
+func TestBackendMeetsContractWithSmallCache(t *testing.T) {
 	chain := liteservertest.Made(40)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
@@ -41,10 +41,10 @@ func TestBackendContractWithSmallCache(t *testing.T) {
 	})
 }
 
-// TestBackendContractWithRecordedChain uses the blocks of one recording and the masterchain
+// TestBackendMeetsContractWithRecordedChain uses the blocks of one recording and the masterchain
 // accounts of another. The states of other workchains are not recorded, so a generated chain
 // proves that accounts in them do not exist.
-func TestBackendContractWithRecordedChain(t *testing.T) {
+func TestBackendMeetsContractWithRecordedChain(t *testing.T) {
 	blocks, err := packs()
 	if err != nil {
 		t.Fatal(err)

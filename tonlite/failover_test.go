@@ -275,9 +275,9 @@ func TestCanceledFollowDoesNotDisableServer(t *testing.T) {
 	}
 }
 
-// TestFailoverToLaggingServer stops the server that announced the newest block. The other server
-// does not have that block yet, but receives it soon.
-func TestFailoverToLaggingServer(t *testing.T) {
+// TestBalanceIsReadFromLaggingServerOnceItCatchesUp stops the server that announced the newest block. The other server
+// does not have that block yet, but receives it while the call waits.
+func TestBalanceIsReadFromLaggingServerOnceItCatchesUp(t *testing.T) {
 	chain := liteservertest.Made(30)
 	first, second := start(t, chain, nil), start(t, chain, nil)
 	second.Advance(29)

@@ -145,7 +145,7 @@ func TestReaderThatFellOutOfTheWindowCatchesUpAndBecomesLive(t *testing.T) {
 	})
 }
 
-func TestEvalPanicEndsOneReaderOnStoredBlockAndAllOfItsKeyOnNewBlock(t *testing.T) {
+func TestEvalPanicEndsReaderThatIsCatchingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
 		c.pageTakes = time.Second

@@ -74,7 +74,7 @@ func TestReaderOfConnectionWithFewMessagesDoesNotLinger(t *testing.T) {
 	shutdown(t, s)
 }
 
-func TestFewReadersLinger(t *testing.T) {
+func TestNumberOfLingeringReadersIsLimited(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	limit := int64(lingeringPerCPU * s.writers.maxWorkers)
 	s.lingering.Store(limit) // as if so many others lingered
