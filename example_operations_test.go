@@ -1,12 +1,16 @@
 package chaingql_test
 
 import (
+	"context"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/internal/testkit"
@@ -33,6 +37,52 @@ func withDebug(api, debug http.Handler) http.Handler {
 	mux.Handle("/debug/", debug)
 	mux.Handle("/", inner)
 	return mux
+}
+
+// boundKernelBuffers bounds the data that the kernel keeps for each client that does not read.
+func boundKernelBuffers(server *http.Server) {
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+			c = wrapped.NetConn()
+		}
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(64 << 10)
+		}
+		return ctx
+	}
+}
+
+// docs/operations.md shows boundKernelBuffers.
+func TestKernelKeepsLittleForClientsThatDoNotRead(t *testing.T) {
+	realTime(t, "the kernel buffers the data of TCP connections")
+	taken := make(chan int, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second / 4))
+		n := 0
+		for piece := make([]byte, 16<<10); n < 64<<20; n += len(piece) {
+			if _, err := w.Write(piece); err != nil {
+				break
+			}
+		}
+		taken <- n
+	}))
+	boundKernelBuffers(server.Config)
+	server.Start()
+	defer server.Close()
+	c, err := net.DialTCP("tcp", nil, server.Listener.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-taken; n > 512<<10 {
+		t.Errorf("%d bytes were accepted for a client that does not read", n)
+	}
 }
 
 // docs/operations.md shows behindProxy.

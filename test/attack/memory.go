@@ -2,11 +2,15 @@ package attack
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/chaingql/chaingql"
 )
 
 var statedWorstCase = regexp.MustCompile(`clients can make a Handler keep at most ([\d,]+) MiB`)
@@ -23,6 +27,45 @@ func worstCase() (uint64, error) {
 	}
 	n, err := strconv.ParseUint(strings.ReplaceAll(string(found[1]), ",", ""), 10, 32)
 	return n << 20, err
+}
+
+// A size is a row of the table of sizes in docs/operations.md.
+type size struct {
+	memory, soft uint64 // memory of the process and GOMEMLIMIT, in bytes
+	limits       chaingql.Limits
+}
+
+// smallestSize reads the first row of the table of sizes in docs/operations.md.
+func smallestSize() (s size, err error) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		return s, err
+	}
+	_, table, _ := strings.Cut(string(text), "| memory ")
+	lines := strings.SplitN(table, "\n", 4)
+	if len(lines) < 4 {
+		return s, errors.New("docs/operations.md has no table of sizes")
+	}
+	names, cells := strings.Split(lines[0], "|"), strings.Split(strings.TrimPrefix(lines[2], "|"), "|")
+	for i, cell := range cells {
+		number, unit, _ := strings.Cut(strings.TrimSpace(cell), " ")
+		n, _ := strconv.ParseUint(strings.ReplaceAll(number, ",", ""), 10, 32)
+		n *= map[string]uint64{"": 1, "MiB": 1 << 20, "MB": 1e6}[unit]
+		name := strings.Trim(names[i], " `")
+		limit := reflect.ValueOf(&s.limits).Elem().FieldByName(name)
+		switch {
+		case i == 0:
+			s.memory = n
+		case name == "GOMEMLIMIT":
+			s.soft = n
+		case limit.IsValid() && n > 0:
+			limit.SetInt(int64(n))
+		}
+	}
+	if s.memory == 0 || s.soft == 0 || s.limits.Connections == 0 || s.limits.PendingResponseBytes == 0 {
+		return s, fmt.Errorf("docs/operations.md has the size %+v", s)
+	}
+	return s, nil
 }
 
 // limitMemory sets RLIMIT_DATA of this process to the documented worst case. If the process then

@@ -31,6 +31,7 @@ const (
 	strong    = "strong"    // chaingql with default limits and a KeepAliveInterval of 3 s
 	patient   = "patient"   // chaingql with all defaults; idle sockets need no pong for 30 s
 	confined  = "confined"  // like patient, but exits if it needs more than the worst-case memory in docs/limits.md
+	small     = "small"     // like patient, with the limits and GOMEMLIMIT of the smallest size in docs/operations.md
 	renewed   = "renewed"   // like strong, with a chain that has an epoch
 	unlimited = "unlimited" // chaingql with all limits turned off
 	epochless = "epochless" // like strong, with a Backend that ignores the epochs of cursors
@@ -60,10 +61,17 @@ type state struct {
 //   - "spent" returns the CPU time since the start
 //   - "stacks" returns the stacks of all goroutines
 func serve(kind string) error {
-	if kind == confined {
+	switch kind {
+	case confined:
 		if err := limitMemory(); err != nil {
 			return err
 		}
+	case small:
+		s, err := smallestSize()
+		if err != nil {
+			return err
+		}
+		debug.SetMemoryLimit(int64(s.soft))
 	}
 	chain, err := newChain(kind)
 	if err != nil {
@@ -136,6 +144,10 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 	case patient, confined:
 		opts.KeepAliveInterval = 0
 		return chaingql.New(chain, opts), nil
+	case small:
+		s, err := smallestSize()
+		opts.KeepAliveInterval, opts.Limits = 0, s.limits
+		return chaingql.New(chain, opts), err
 	case graphqlGo:
 		debug.SetMaxStack(64 << 20) // so that infinite recursion ends the process soon
 		schema := chaingql.New(chain, opts).Schema()
