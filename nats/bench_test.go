@@ -2,6 +2,8 @@ package natschain_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -88,6 +90,17 @@ func BenchmarkStored(b *testing.B) {
 			return err
 		}},
 		{"first1000", page(chaingql.BlocksQuery{First: 1000})},
+		{"byHash", func() error {
+			_, err := backend.BlockByHash(ctx, all[rng.IntN(million)].Hash)
+			return err
+		}},
+		{"byUnknownHash", func() error {
+			_, err := backend.BlockByHash(ctx, chaingql.Hash{byte(rng.Uint32()), byte(rng.Uint32())})
+			if errors.Is(err, chaingql.ErrBlockNotFound) {
+				return nil
+			}
+			return fmt.Errorf("an unknown block: %w", err)
+		}},
 		{"balance", func() error {
 			_, err := backend.Balance(ctx, accounts[7])
 			return err

@@ -2,6 +2,7 @@ package natschain_test
 
 import (
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,7 +20,8 @@ func long(n int) []chaingql.Block {
 	all := make([]chaingql.Block, n)
 	for i := range all {
 		b := &all[i]
-		b.Shard, b.SeqNo, b.Cursor, b.Hash[0] = 1<<62, uint32(i), chaingql.SeqCursor(uint64(i)), byte(i)
+		b.Shard, b.SeqNo, b.Cursor = 1<<62, uint32(i), chaingql.SeqCursor(uint64(i))
+		binary.BigEndian.PutUint64(b.Hash[:], uint64(i+1)*0x9e3779b97f4a7c15) // all different
 		switch {
 		case i%10 == 0:
 			b.Workchain, b.Shard = -1, 1<<63
