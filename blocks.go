@@ -13,7 +13,7 @@ import (
 // A page is a BlockchainBlocksConnection with its PageInfo.
 type page struct {
 	blocks               blocklog.List[Block]
-	suffixed             []suffixedBlock // the blocks with their suffix; nil if the chain has no epoch
+	suffixed             []suffixedBlock // the blocks that are not prepared, with their suffix; nil if there are none
 	suffix               string
 	hasNext, hasPrevious bool
 }
@@ -23,6 +23,9 @@ type edges page
 func (e *edges) Len() int { return e.blocks.Len() }
 
 func (e *edges) At(i int) any {
+	if p := e.blocks.Prepared(i); p != nil {
+		return p
+	}
 	if e.suffixed != nil {
 		return &e.suffixed[i]
 	}

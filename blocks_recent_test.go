@@ -232,7 +232,7 @@ func TestWindowDurationAndWindowBytesBoundTheWindow(t *testing.T) {
 		"duration":       {chaingql.Options{WindowSize: 5, WindowDuration: time.Minute}, 0},
 		"short duration": {chaingql.Options{WindowSize: 5, WindowDuration: 10 * time.Second}, 1},
 		"bytes": {chaingql.Options{
-			WindowDuration: time.Minute, Limits: chaingql.Limits{WindowBytes: 30 * 350},
+			WindowDuration: time.Minute, Limits: chaingql.Limits{WindowBytes: 30 * 1250},
 		}, 1},
 		"no limit of bytes": {chaingql.Options{
 			WindowDuration: time.Minute, Limits: chaingql.Limits{WindowBytes: -1},

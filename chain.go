@@ -53,28 +53,36 @@ type suffixedBlock struct {
 
 // blockOf returns the block in a source value that [chain.source] returned.
 func blockOf(src any) *Block {
-	if b, ok := src.(*Block); ok {
+	switch b := src.(type) {
+	case *Block:
 		return b
+	case *preparedBlock:
+		return &b.Block
 	}
 	return src.(*suffixedBlock).Block
 }
 
 func isBlock(src any) bool {
 	switch src.(type) {
-	case *Block, *suffixedBlock:
+	case *Block, *suffixedBlock, *preparedBlock:
 		return true
 	}
 	return false
 }
 
 // addSuffixes wraps the blocks of p so that their cursors end in the suffix of chain c. If c has no suffix, it leaves
-// the blocks alone.
+// the blocks alone. Prepared blocks have their suffix.
 func (p *page) addSuffixes(c *chain) {
 	if p.suffix = c.suffix; p.suffix == "" {
 		return
 	}
-	p.suffixed = make([]suffixedBlock, p.blocks.Len())
-	for i := range p.suffixed {
+	for i := range p.blocks.Len() {
+		if p.blocks.Prepared(i) != nil {
+			continue
+		}
+		if p.suffixed == nil {
+			p.suffixed = make([]suffixedBlock, p.blocks.Len())
+		}
 		p.suffixed[i] = suffixedBlock{p.blocks.At(i), p.suffix}
 	}
 }

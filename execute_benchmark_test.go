@@ -70,6 +70,13 @@ func newCaller(t testing.TB) (*caller, chaingql.Address) {
 func liveCaller(t testing.TB, blocks []chaingql.Block) (*caller, *memchain.Chain) {
 	t.Helper()
 	chain := chainOf(t, blocks[:1])
+	return liveCallerOf(t, chain, blocks), chain
+}
+
+// liveCallerOf returns a caller of a Handler for a chain that has the first of the blocks. The window of the Handler
+// has all but the first few of them.
+func liveCallerOf(t testing.TB, chain *memchain.Chain, blocks []chaingql.Block) *caller {
+	t.Helper()
 	received := make(chan struct{}, len(blocks))
 	h, _ := newHandler(t, chain, chaingql.Options{StallTimeout: -1, WindowSize: len(blocks), Hooks: chaingql.Hooks{
 		BlockReceived: func(chaingql.Block, time.Duration) { received <- struct{}{} },
@@ -86,7 +93,7 @@ func liveCaller(t testing.TB, blocks []chaingql.Block) (*caller, *memchain.Chain
 		for range blocks[i+1:] {
 			<-received
 		}
-		return callerOf(t, h), chain
+		return callerOf(t, h)
 	}
 }
 

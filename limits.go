@@ -97,8 +97,8 @@ type Limits struct {
 	VariableBytes int
 
 	// WindowBytes is the maximum memory of the recent blocks that Options.WindowSize and Options.WindowDuration keep.
-	// Beyond it the oldest of them are dropped, and clients read them from the Backend. A block takes about 350 bytes.
-	// Default: 64 MiB.
+	// Beyond it the oldest of them are dropped, and clients read them from the Backend. A block takes about 1,250
+	// bytes. Default: 64 MiB.
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. A further call waits for at most half of

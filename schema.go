@@ -129,19 +129,11 @@ func schemaTable(r *resolvers) []plan.Type {
 		}},
 		{Kind: ast.Object, Name: "BlockchainBlocksEdge", Desc: "A block in a page.", Fields: []plan.Field{
 			{Name: "node", Type: "BlockchainBlock!", Desc: "The block.", Same: true},
-			{Name: "cursor", Type: "String!", Desc: "The block's place in the order of all blocks.",
-				Append: appendCursor},
+			preparedFields[len(preparedFields)-1],
 		}},
 		pageInfoType,
 		{Kind: ast.Object, Name: "BlockchainBlock", Desc: "A block.", Interfaces: []string{"Node"},
-			Is: isBlock,
-			Fields: append([]plan.Field{
-				{Name: "id", Type: "ID!", Desc: `"block/" and the hash.`, Append: func(dst []byte, src any) []byte {
-					dst = append(dst, `"block/`...)
-					return append(blockOf(src).Hash.append(dst), '"')
-				}},
-				{Name: "hash", Type: "String", Desc: "The block's hash: 64 lower-case hex digits.", Append: appendHash},
-			}, blockFields...)},
+			Is: isBlock, Fields: slices.Clone(preparedFields[:len(preparedFields)-1])},
 		{Kind: ast.Object, Name: "Subscription", Desc: "What can be followed.", Fields: []plan.Field{
 			{Name: "blocks", Type: "Block",
 				Desc: "Each new block that the filter matches, ascending by cursor; there is no first value.",
@@ -276,8 +268,11 @@ func appendOrder(dst []byte, src any) []byte {
 }
 
 func appendCursor(dst []byte, src any) []byte {
-	if b, ok := src.(*suffixedBlock); ok {
+	switch b := src.(type) {
+	case *suffixedBlock:
 		return appendSuffixed(dst, b.Block, b.suffix)
+	case *preparedBlock:
+		return appendSuffixed(dst, &b.Block, b.suffix)
 	}
 	return appendOrder(dst, src)
 }

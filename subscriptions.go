@@ -58,7 +58,8 @@ func source(r *resolvers, c *chain) blocklog.Source[Block] {
 			}
 			return r.page(ctx, c, q)
 		},
-		Cursor: func(b Block) string { return string(b.Cursor) },
+		Cursor:  func(b Block) string { return string(b.Cursor) },
+		Prepare: c.prepare,
 		Place: func(b Block) blocklog.Place {
 			return blocklog.Place{Workchain: b.Workchain, Shard: b.Shard, SeqNo: b.SeqNo}
 		},

@@ -55,6 +55,10 @@ type Source[B any] struct {
 	// Place returns the position of a block in its chain. The Log looks for gaps in new blocks only if both Place and
 	// Between are set, and for gaps in pages if Place is set.
 	Place func(B) Place
+
+	// Prepare returns a value that the window keeps with a block, for [List.Prepared], and the size of the value in
+	// bytes. It may be nil, and so may the value.
+	Prepare func(B) (value any, bytes int)
 }
 
 // recentBlocks is the number of blocks that the log requests from Recent when it starts. The last pageBlocks of them
@@ -227,6 +231,7 @@ func (l *Log[B]) drop(b B, newest bool) {
 // admit makes b the newest block of the window and, if at is not nil, the newest block of its shard. Then it delivers
 // b.
 func (l *Log[B]) admit(b B, cursor string, at *Place) {
+	s := l.stampOf(b, cursor, time.Now())
 	l.mu.Lock()
 	if at != nil {
 		l.heads.set(*at, cursor)
@@ -236,20 +241,11 @@ func (l *Log[B]) admit(b B, cursor string, at *Place) {
 	if before.cursor == "" {
 		l.first = cursor
 	}
-	v.arrived, v.fresh = time.Now(), true
-	v.push(b, stamp{cursor, v.arrived}, l.opts.limit(), l.src.Place)
+	v.arrived, v.fresh = s.arrived, true
+	v.push(b, s, l.opts.limit(), l.src.Place)
 	l.publish(&v)
 	l.mu.Unlock()
 	l.deliverNewest(b, before, &v)
-}
-
-// publish makes v, which ends with a new block, the current window. It must be called before readers are woken for the
-// block. The caller must hold l.mu.
-func (l *Log[B]) publish(v *view[B]) {
-	l.view.Store(v)
-	l.stats.Blocks++
-	l.delivering = append(l.delivering, l.groups...)
-	l.wakes = l.wakeReached(l.wakes)
 }
 
 // deliverNewest delivers the newest block to all groups that existed when it was published.

@@ -86,6 +86,7 @@ func (x *index) removeOldest(at Place) {
 // not change.
 type List[B any] struct {
 	blocks  []B
+	stamps  []stamp  // of the blocks; nil if they are not in a window
 	partial bool     // the List has only the blocks in numbers
 	numbers []uint64 // positions in blocks, plus first
 	first   uint64
@@ -110,6 +111,18 @@ func (l *List[B]) At(i int) *B {
 	return &l.blocks[i]
 }
 
+// Prepared returns the value that Source.Prepare returned for the i-th block. It returns nil if there is none, because
+// the block is not in a window or came into it late.
+func (l *List[B]) Prepared(i int) any {
+	switch {
+	case l.stamps == nil:
+		return nil
+	case l.partial:
+		return l.stamps[l.numbers[i]-l.first].prepared
+	}
+	return l.stamps[i].prepared
+}
+
 // Slice returns the blocks from the i-th up to, but not including, the j-th.
 func (l *List[B]) Slice(i, j int) List[B] {
 	s := *l
@@ -117,6 +130,9 @@ func (l *List[B]) Slice(i, j int) List[B] {
 		s.numbers = s.numbers[i:j]
 	} else {
 		s.blocks = s.blocks[i:j]
+		if s.stamps != nil {
+			s.stamps = s.stamps[i:j]
+		}
 	}
 	return s
 }
@@ -125,9 +141,9 @@ func (l *List[B]) Slice(i, j int) List[B] {
 // of blocks nor on how rare the selected ones are. Unless f is zero, the source must have a Place function.
 func (w *Window[B]) Select(f Filter) List[B] {
 	if f == (Filter{}) {
-		return ListOf(w.Blocks)
+		return List[B]{blocks: w.Blocks, stamps: w.stamps}
 	}
-	l := List[B]{blocks: w.Blocks, partial: true, first: w.first}
+	l := List[B]{blocks: w.Blocks, stamps: w.stamps, partial: true, first: w.first}
 	if i, found := w.index.find(f); found {
 		l.numbers = w.index[i].numbers
 	}

@@ -64,16 +64,20 @@ func (l *Log[B]) begin(stored []entry[B]) string {
 		}
 	}
 	stored = stored[first:]
+	stamps := make([]stamp, len(stored))
+	for i, e := range stored {
+		stamps[i] = l.stampOf(e.block, e.cursor, time.Time{})
+	}
 	l.mu.Lock()
 	l.heads = heads
 	at := l.view.Load().newest
 	if len(stored) > 0 {
 		at.cursor = stored[0].cursor
-		stored = stored[1:]
+		stored, stamps = stored[1:], stamps[1:]
 	}
 	v := emptyView[B](at)
-	for _, e := range stored {
-		v.push(e.block, stamp{cursor: e.cursor}, l.opts.limit(), l.src.Place)
+	for i, e := range stored {
+		v.push(e.block, stamps[i], l.opts.limit(), l.src.Place)
 	}
 	l.view.Store(&v)
 	l.startCursor = v.newest.cursor

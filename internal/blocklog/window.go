@@ -46,8 +46,9 @@ type Window[B any] struct {
 	// Windows have equal Gaps, they contain the same blocks in the range that both of them cover.
 	Gaps uint64
 
-	index index
-	first uint64 // number of the first block
+	stamps []stamp
+	index  index
+	first  uint64 // number of the first block
 }
 
 // A view is the internal form of a Window. It does not change after it has been stored in Log.view. Later views may
@@ -63,10 +64,30 @@ type view[B any] struct {
 	fresh   bool      // the newest block arrived in the current Follow, and no gap has been found since
 }
 
-// A stamp contains the cursor and the arrival of a block in the window.
+// A stamp contains the cursor and the arrival of a block in the window, and what Source.Prepare returned for it.
 type stamp struct {
-	cursor  string
-	arrived time.Time // zero if the block was read from stored blocks
+	cursor   string
+	arrived  time.Time // zero if the block was read from stored blocks
+	prepared any
+	bytes    int // size of prepared
+}
+
+// stampOf returns the stamp of a block that enters the window.
+func (l *Log[B]) stampOf(b B, cursor string, arrived time.Time) stamp {
+	s := stamp{cursor: cursor, arrived: arrived}
+	if l.src.Prepare != nil {
+		s.prepared, s.bytes = l.src.Prepare(b)
+	}
+	return s
+}
+
+// publish makes v, which ends with a new block, the current window. It must be called before readers are woken for the
+// block. The caller must hold l.mu.
+func (l *Log[B]) publish(v *view[B]) {
+	l.view.Store(v)
+	l.stats.Blocks++
+	l.delivering = append(l.delivering, l.groups...)
+	l.wakes = l.wakeReached(l.wakes)
 }
 
 // Window returns the newest blocks. It acquires no lock and copies no block, so it may be called for every query.
@@ -79,6 +100,7 @@ func (l *Log[B]) Window() Window[B] {
 		Reached: l.highestShown(v),
 		Arrived: v.arrived,
 		Gaps:    uint64(l.gaps.Load()),
+		stamps:  v.stamps,
 		index:   v.index,
 		first:   v.base.next,
 	}
@@ -142,7 +164,7 @@ func (o *Options[B]) limit() windowLimit { return windowLimit{o.Window, o.Window
 // by blocks that are not in the window any more.
 func (s *stamp) size(block uintptr) int {
 	const numbers = 3 * 8 // in the index
-	return 2*int(block+unsafe.Sizeof(*s)+numbers) + len(s.cursor)
+	return 2*(int(block+unsafe.Sizeof(*s)+numbers)+s.bytes) + len(s.cursor)
 }
 
 // push appends a block, and removes the oldest blocks that exceed the limit. v must not be stored yet. If place is nil,

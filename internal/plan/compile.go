@@ -36,6 +36,7 @@ type Plan struct {
 type selection struct {
 	fields   []*field
 	pieces   []piece            // the whole object, if all its fields need only its source; otherwise nil
+	prepared []preparedPiece    // pieces for Prepared items of a list
 	isTypeOf graphql.IsTypeOfFn // of an object type that the host declared; may be nil
 	invalid  *Error             // a condition in the selection is null, so it has no fields and the object is an error
 }
@@ -297,6 +298,9 @@ func (k *compiler) outputType(t *ast.Type, sets []ast.SelectionSet) *outputType 
 	k.plan.size += outputTypeBytes
 	if t.Elem != nil {
 		s.elem = k.outputType(t.Elem, sets)
+		if s.elem.object != nil {
+			s.elem.object.prepared = k.preparedPieces(s.elem.object.pieces)
+		}
 		return s
 	}
 	def := k.c.schema.types.Types[t.NamedType]

@@ -9,27 +9,28 @@ import (
 // The memory in bytes that each part of a plan takes. The numbers are the sizes of structs, rounded up for the
 // allocator and for maps. Tests compare their sums with the growth of the heap.
 const (
-	entryBytes        = 256 // an entry with its document and its list element
-	keyBytes          = 128 // a key in the map of entries
-	operationBytes    = 336
-	variableBytes     = 80
-	parameterBytes    = 64
-	typeBytes         = 48
-	planBytes         = 192
-	selectionBytes    = 64
-	pieceBytes        = 24
-	fieldBytes        = 232
-	errorBytes        = 160 // an Error with one location
-	listedBytes       = 16  // a field in one of the plan's lists
-	locationBytes     = 16
-	outputTypeBytes   = 96
-	possibleTypeBytes = 32
-	argumentBytes     = 56
-	literalBytes      = 160
-	positionBytes     = 48 // an ast.Position
-	slotBytes         = 16 // an interface value
-	placeholderBytes  = 24
-	literalsBytes     = 48 // a literals without its values
+	entryBytes         = 256 // an entry with its document and its list element
+	keyBytes           = 128 // a key in the map of entries
+	operationBytes     = 336
+	variableBytes      = 80
+	parameterBytes     = 64
+	typeBytes          = 48
+	planBytes          = 192
+	selectionBytes     = 96
+	pieceBytes         = 32
+	preparedPieceBytes = 32
+	fieldBytes         = 232
+	errorBytes         = 160 // an Error with one location
+	listedBytes        = 16  // a field in one of the plan's lists
+	locationBytes      = 16
+	outputTypeBytes    = 96
+	possibleTypeBytes  = 32
+	argumentBytes      = 56
+	literalBytes       = 160
+	positionBytes      = 48 // an ast.Position
+	slotBytes          = 16 // an interface value
+	placeholderBytes   = 24
+	literalsBytes      = 48 // a literals without its values
 )
 
 // textBytes returns the memory that a string of n bytes takes.

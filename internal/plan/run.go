@@ -99,16 +99,7 @@ func (r *run) object(s *selection, src any) bool {
 		return false
 	}
 	if s.pieces != nil {
-		dst := r.dst
-		for i := range s.pieces {
-			p := &s.pieces[i]
-			if dst = append(dst, p.text...); p.append != nil {
-				dst = p.append(dst, src)
-			}
-		}
-		r.dst = dst
-		r.step(len(s.pieces))
-		return !r.full()
+		return r.pieces(s, src)
 	}
 	start := len(r.dst)
 	dst := append(r.dst, '{')

@@ -49,6 +49,7 @@ type Field struct {
 
 	// Append appends the value of a scalar or enum as JSON. It needs only the source and cannot fail.
 	Append func(dst []byte, src any) []byte
+	Part   int // the number, from 1, of the field's part in a [Prepared] source; 0 if it is none
 	// Same marks a field of an object type whose Go value is the source itself.
 	Same bool
 	// Get returns an object or a list. It needs only the source and cannot fail.

@@ -146,7 +146,7 @@ func openWindow(blocks []chaingql.Block) (http.Handler, error) {
 		return nil, err
 	}
 	var received atomic.Int64
-	options := &chaingql.Options{WindowSize: len(blocks), Hooks: chaingql.Hooks{
+	options := &chaingql.Options{WindowSize: len(blocks), Limits: chaingql.Limits{WindowBytes: -1}, Hooks: chaingql.Hooks{
 		BlockReceived: func(chaingql.Block, time.Duration) { received.Add(1) },
 	}}
 	h := chaingql.New(chain, settings(options))
