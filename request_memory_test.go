@@ -131,6 +131,15 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 			})
 			return body(q+pages+"}}fragment t on BlockchainBlock{"+strings.Repeat("t", 28_000)+":__typename}", nil)
 		},
+		"as many prices as there may be, and a long variable": func(q string) string {
+			spreads := many(23, func(i int) string { return fmt.Sprintf("b%d:blockchain{...p}", i) })
+			ranges := many(26, func(i int) string {
+				return fmt.Sprintf("a%d:master_seq_no_range(time_start:$n){__typename}", i)
+			})
+			return body(strings.Replace(q, "{blockchain", "($n:Int,$s:String){"+spreads+"blockchain", 1)+
+				"...p blocks(first:1,shard:$s){pageInfo{__typename}}}}fragment p on BlockchainQuery{"+ranges+"}",
+				map[string]any{"n": nil, "s": strings.Repeat("s", 120_000)})
+		},
 		"extensions": func(q string) string {
 			return strings.TrimSuffix(body(q+"}}", nil), "}") + `,"extensions":{"a":[` + lists + `]}}`
 		},

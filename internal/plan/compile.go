@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"slices"
 	"sync/atomic"
 
 	"github.com/graphql-go/graphql"
@@ -102,35 +101,6 @@ type compiler struct {
 	sharing
 }
 
-// A sharing has the parts of a plan that may be needed in several places, so that the plan has each of them only
-// once. A fragment may be spread in hundreds of places and have names and literals of kilobytes.
-type sharing struct {
-	texts     map[string]string       // keys and the texts of pieces
-	fields    map[site][]*sharedField // fields without a cost
-	arguments map[callSite]*field     // the first field that was compiled from each site
-}
-
-func newSharing() sharing {
-	return sharing{map[string]string{}, map[site][]*sharedField{}, map[callSite]*field{}}
-}
-
-// A site identifies the compiled form of a field: by its object type, its first node in the document, and whether a
-// comma precedes it.
-type site struct {
-	object *ast.Definition
-	node   *ast.Field
-	comma  bool
-}
-
-// A sharedField is a compiled field, with all fields below it, that other places with the same nodes can use, too.
-// fields and steps are the limits that its compilation used up. Each further use takes them off the limits again,
-// as if the field were compiled again.
-type sharedField struct {
-	nodes         []*ast.Field
-	field         *field
-	fields, steps int
-}
-
 // identities is the last id that was assigned to a plan or an operation.
 var identities atomic.Uint64
 
@@ -229,25 +199,11 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 
 func (k *compiler) exhausted() bool { return k.fields < 0 || k.steps < 0 }
 
-// field compiles a field. A field without a cost is compiled only once, and all places that select it by the same
-// nodes share it.
+// field compiles a field.
 func (k *compiler) field(object *ast.Definition, a *fieldGroup, comma bool) *field {
-	place := site{object, a.nodes[0], comma}
-	for _, known := range k.sharing.fields[place] {
-		if slices.Equal(known.nodes, a.nodes) {
-			k.fields -= known.fields
-			k.steps = max(k.steps-known.steps, -1) // counted, although they were not taken
-			return known.field
-		}
-	}
-	cost, priced, batch := k.plan.fixedCost, len(k.plan.priced), len(k.plan.batch)
-	fields, steps := k.fields, k.steps-k.uncounted
-	f := k.newField(object, a, comma)
-	if k.plan.fixedCost == cost && len(k.plan.priced) == priced && len(k.plan.batch) == batch {
-		shared := &sharedField{a.nodes, f, fields - k.fields, steps - k.steps + k.uncounted}
-		k.sharing.fields[place] = append(k.sharing.fields[place], shared)
-	}
-	return f
+	return share(k, k.sharing.fields, site{object, a.nodes[0], comma}, a.nodes, func() *field {
+		return k.newField(object, a, comma)
+	})
 }
 
 func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *field {
@@ -280,7 +236,13 @@ func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *
 			k.pricedParent = f
 		}
 	}
-	f.typ = k.outputType(def.Type, sets)
+	if sets == nil {
+		f.typ = k.outputType(def.Type, nil)
+	} else {
+		f.typ = share(k, k.sharing.types, site{object, node, false}, a.nodes, func() *outputType {
+			return k.outputType(def.Type, sets)
+		})
+	}
 	k.pricedParent = f.pricedParent
 	if f.source.Resolve != nil || f.info != nil {
 		k.plan.dependent = append(k.plan.dependent, f)
