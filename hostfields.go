@@ -239,6 +239,8 @@ func (f *hostStream) next() (response []byte, err error) {
 	}
 }
 
+func (f *hostStream) more() bool { return true }
+
 func (f *hostStream) id() string { return "" }
 
 func (f *hostStream) cursor() string { return "" }

@@ -125,6 +125,8 @@ type subscription struct {
 	// last is the cursor of the last event, and gaps are the reported gaps for it.
 	last string
 	gaps blocklog.ReportedGaps
+	// newest reports that there was no further event after the last one.
+	newest bool
 	// over is the reason for which the subscription ended by itself, or nil.
 	over error
 }
@@ -134,6 +136,8 @@ type stream interface {
 	// next returns the next event, or nothing if there is no event yet. When the stream has ended, err is io.EOF or an
 	// *ending.
 	next() (response []byte, err error)
+	// more reports whether next may have another event before the client is woken. It is called after next.
+	more() bool
 	// id returns the id of the event that next has returned last.
 	id() string
 	// cursor returns the position to resume from, or "" if there is none.
@@ -243,7 +247,7 @@ func (s *subscription) next() (response []byte, err error) {
 	item, failed := s.reader.Next()
 	if failed == nil {
 		if item.Payload != nil {
-			s.begun, s.last, s.gaps = true, item.Cursor, item.Reported
+			s.begun, s.last, s.gaps, s.newest = true, item.Cursor, item.Reported, item.Last
 			s.observed.delivered(item)
 		}
 		return item.Payload, nil
@@ -269,6 +273,8 @@ func (s *subscription) next() (response []byte, err error) {
 	}
 	return nil, endAt(e, s.cursor(), true)
 }
+
+func (s *subscription) more() bool { return !s.newest }
 
 func (s *subscription) id() string { return s.chain.cursor(s.last, s.gaps) }
 
@@ -313,30 +319,6 @@ func (s *subscription) close(why error) {
 	defer s.reader.Close()
 	s.observed.ended(s.reader.Cursor(), why)
 }
-
-// A socketStream adapts a subscription to gqlws.
-type socketStream struct{ stream }
-
-func (s socketStream) Next() ([]byte, error) {
-	response, err := s.next()
-	var end *ending
-	if !errors.As(err, &end) {
-		return response, err
-	}
-	return nil, requestError(end.lost, end.err)
-}
-
-func (s socketStream) Cursor() string { return s.cursor() }
-
-func (s socketStream) Pending() *gqlws.RequestError {
-	end := s.pending()
-	if end == nil {
-		return nil
-	}
-	return requestError(end.lost, end.err)
-}
-
-func (s socketStream) Close(why error) { s.close(why) }
 
 // requestError converts errors to the type of gqlws.
 func requestError(lost bool, errs ...*plan.Error) *gqlws.RequestError {

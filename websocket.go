@@ -244,9 +244,36 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		if err != nil {
 			return nil, requestError(false, err)
 		}
-		return socketStream{sub}, nil
+		if blocks, ok := sub.(*subscription); ok {
+			return socketStream[*subscription]{blocks}, nil
+		}
+		return socketStream[stream]{sub}, nil
 	}}, nil
 }
+
+// A socketStream adapts a subscription to gqlws. If S is a pointer, the adapter needs no memory of its own.
+type socketStream[S stream] struct{ stream S }
+
+func (s socketStream[S]) Next() (response []byte, more bool, err error) {
+	response, err = s.stream.next()
+	var end *ending
+	if err != nil && errors.As(err, &end) {
+		return nil, false, requestError(end.lost, end.err)
+	}
+	return response, s.stream.more(), err
+}
+
+func (s socketStream[S]) Cursor() string { return s.stream.cursor() }
+
+func (s socketStream[S]) Pending() *gqlws.RequestError {
+	end := s.stream.pending()
+	if end == nil {
+		return nil
+	}
+	return requestError(end.lost, end.err)
+}
+
+func (s socketStream[S]) Close(why error) { s.stream.close(why) }
 
 // runQuery runs a query and counts its response in the account of the socket.
 func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text []byte) {

@@ -22,6 +22,10 @@ type Item struct {
 
 	// Reported belongs to Cursor: a client that resumes from Cursor passes both in its [Interest].
 	Reported ReportedGaps
+
+	// Last reports that the Reader had no further block when it returned this one. Next need not be called again before
+	// Wake is called.
+	Last bool
 }
 
 // An Origin is a place from which a Reader gets the block of an [Item].
@@ -105,6 +109,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		case at.next >= since:
 			item := g.take(r)
 			item.Reported = r.reportedGaps(item.Cursor)
+			item.Last = r.at.next >= g.matched
 			return item, nil
 		}
 		catchUp := r.catchUp

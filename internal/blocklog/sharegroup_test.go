@@ -34,6 +34,33 @@ func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
 	})
 }
 
+// A caller that stops after the last item would miss blocks if Last were true too early.
+func TestOnlyTheNewestItemIsTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options[int]{})
+		wakes := 0
+		r, err := l.Join(Interest[int]{Key: "a", Eval: every(2), Wake: func() { wakes++ }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for n, blocks := range []int{6, 2, 3} {
+			before := wakes
+			c.grow(blocks)
+			synctest.Wait()
+			if wakes == before {
+				t.Errorf("round %d: the reader was not woken", n)
+			}
+			for left := blocks / 2; left > 0; left-- {
+				if item, err := r.Next(); err != nil || item.Payload == nil || item.Last != (left == 1) {
+					t.Errorf("round %d: Next returned %q, Last %v and %v with %d blocks left", n, item.Payload, item.Last, err, left)
+				}
+			}
+		}
+	})
+}
+
 func TestReaderWithRareMatchesStaysLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)

@@ -58,12 +58,11 @@ type broadcastStream struct {
 	remaining atomic.Int64
 }
 
-func (v *broadcastStream) Next() ([]byte, error) {
+func (v *broadcastStream) Next() ([]byte, bool, error) {
 	if v.remaining.Load() == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	v.remaining.Add(-1)
-	return payload, nil
+	return payload, v.remaining.Add(-1) > 0, nil
 }
 
 func (*broadcastStream) Pending() *RequestError { return nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coder/websocket"
@@ -68,11 +69,24 @@ type conn struct {
 	parkedAt   time.Duration   // time on the xsync.Clock at which the reader was parked
 	wakes      int             // number of times in a row that the reader was parked for less than lingerTime
 
-	mu      sync.Mutex // protects the following fields; not held during I/O that may block or calls into the Session
-	changed *sync.Cond // signals changes that throttle and beginCloseFrame wait for
+	mu sync.Mutex // protects the following fields; not held during I/O that may block or calls into the Session
+
+	// The fields that each payload of a Stream needs are next to each other, so that few cache lines are loaded.
+	phase            phase
+	hasWriter        bool            // a writer runs or is queued in the writer pool
+	inWrite          bool            // a write is in progress
+	closeFrameQueued bool            // the close frame has been or will be written next; nothing else is sent
+	keepAliveDue     bool            // a keep-alive must be written
+	pingDue          bool            // a ping must be written
+	ready            []*operation    // operations whose Next must be called, in this order
+	readyOne         [1]*operation   // the first array of ready
+	outbox           [][]byte        // frames that are written before data: acks, errors, pongs
+	unsentInWrite    int             // part of unsentBytes that is in the current write
+	next             *conn           // next connection in the queue of the writerPool; protected by its mutex
+	raw              syscall.RawConn // net.raw
+	changed          sync.Cond       // signals changes that throttle and beginCloseFrame wait for
 
 	// Lifecycle.
-	phase      phase
 	drainTimer *time.Timer // runs drain during a shutdown
 	lifeTimer  *time.Timer // runs drain at the end of the connection's lifetime
 	ending     *ending     // set in phaseEnding; nil if the connection was cut before
@@ -82,13 +96,11 @@ type conn struct {
 
 	// Operations.
 	ops            map[string]*operation // by operationID.key
-	ready          []*operation          // operations whose Next must be called, in this order
 	streams        int                   // number of subscriptions, including ended ones whose Next is still running
 	waitingQueries []*operation          // queries that have not started
 	runningQueries int                   // number of started queries, including stopped ones whose Run is still running
 	expectedBytes  int                   // sum of Operation.Size of running queries
 	unsentBytes    int                   // size of the unsent query responses
-	unsentInWrite  int                   // part of unsentBytes that is in the current write
 
 	// Session expiry and the time limit of an unused connection.
 	credentialExpiry time.Time   // expiry of the last credential; zero if none
@@ -97,33 +109,26 @@ type conn struct {
 
 	rate rateLimiter // limits the frames of the peer
 
-	// Write state.
-	outbox           [][]byte // frames that are written before data: acks, errors, pongs
-	outboxBytes      int      // size of outbox in bytes, with frameCost per frame
-	hasWriter        bool     // a writer runs or is queued in the writer pool
-	inWrite          bool     // a write is in progress
-	closeFrameQueued bool     // the close frame has been or will be written next; nothing else is sent
+	outboxBytes int // size of outbox in bytes, with frameCost per frame
 
 	// Pings and keep-alives.
 	pingTimer      *time.Timer // runs pingTick; nil if pings go with keep-alives
-	pingDue        bool        // a ping must be written
 	awaitsPong     bool        // a ping was written and no pong has arrived since
 	missedPongs    int         // consecutive pings without a pong
 	keepAliveTimer *time.Timer // runs keepAliveTick
-	keepAliveDue   bool        // a keep-alive must be written
 	nextKeepAlive  time.Time   // time at which keepAliveTimer is due
 	beats          int8        // keep-alives since the last ping; -1 if the wheel must skip the next one
 
-	// Each field is protected by the mutex of the wheel, poller or writerPool that uses it.
+	// Each field is protected by the mutex of the wheel or poller that uses it.
 	wheelSlot int32 // slot in the wheel, counted from 1; 0 if the connection is not in the wheel
 	fd        int32 // file descriptor that the poller watches
-	next      *conn // next connection in the queue of the writerPool
 }
 
 func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
 	c := &conn{server: s, codec: cd, peer: peer, options: &s.options, ops: make(map[string]*operation)}
 	c.ctx, c.cancel = context.WithCancel(ctx)
-	c.changed = sync.NewCond(&c.mu)
+	c.changed.L = &c.mu
+	c.ready = c.readyOne[:0]
 	c.account = c.openAccount()
 	return c
 }
@@ -131,7 +136,7 @@ func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
 // start stores the upgraded connection and starts its timers. The caller must then call serve.
 func (c *conn) start(ws *websocket.Conn, nc *netConn) {
 	ws.SetReadLimit(-1) // readMessage enforces MaxMessage, so that the peer receives an error
-	c.ws, c.net, nc.conn = ws, nc, c
+	c.ws, c.net, c.raw, nc.conn = ws, nc, nc.raw, c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d := c.codec.initTimeout(c.options); d > 0 {
@@ -197,22 +202,19 @@ func (c *conn) afterFunc(d time.Duration, f func()) *time.Timer {
 	})
 }
 
-// spawn runs f on a goroutine that the connection waits for. The caller must hold c.mu. In phaseClosed, spawn may be
-// called only from a goroutine that wg counts. The parameter what is the name of f in the log.
+// spawn runs f on a goroutine that the connection waits for. If f panics or calls runtime.Goexit, the connection is
+// cut. The caller must hold c.mu. In phaseClosed, spawn may be called only from a goroutine that wg counts. The parameter
+// what is the name of f in the log.
 func (c *conn) spawn(what string, f func()) {
 	c.wg.Add(1)
-	go c.runOrCut(what, f)
-}
-
-// runOrCut runs f and then decrements wg, which the caller has incremented. If f panics or calls runtime.Goexit,
-// runOrCut cuts the connection. The parameter what is the name of f in the log.
-func (c *conn) runOrCut(what string, f func()) {
-	defer c.wg.Done()
-	c.runProtected(what, f, func(err error) {
-		if err != nil {
-			c.cut(&cutError{ErrCut, what + " failed", err})
-		}
-	})
+	go func() {
+		defer c.wg.Done()
+		c.runProtected(what, f, func(err error) {
+			if err != nil {
+				c.cut(&cutError{ErrCut, what + " failed", err})
+			}
+		})
+	}()
 }
 
 // end begins to end the connection for the reason e, which the writer then sends to the peer. It returns false if the

@@ -222,7 +222,7 @@ type fakeStream struct {
 	goexitInNext bool // Next calls runtime.Goexit
 }
 
-func (s *fakeStream) Next() ([]byte, error) {
+func (s *fakeStream) Next() (payload []byte, more bool, err error) {
 	s.mu.Lock()
 	if s.inCall || s.closed {
 		s.session.t.Error("Next was called during another call or after Close")
@@ -246,9 +246,9 @@ func (s *fakeStream) Next() ([]byte, error) {
 	if len(s.queue) > 0 {
 		payload := s.queue[0]
 		s.queue = s.queue[1:]
-		return []byte(payload), nil
+		return []byte(payload), len(s.queue) > 0 || s.err != nil, nil
 	}
-	return nil, s.err
+	return nil, false, s.err
 }
 
 func (s *fakeStream) Cursor() string {

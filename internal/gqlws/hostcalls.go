@@ -58,7 +58,7 @@ func (c *conn) callOpen(open func(wake func()) (Stream, error), wake func()) (s 
 	return s, err
 }
 
-func (c *conn) callNext(s Stream) (payload []byte, err error) {
+func (c *conn) callNext(s Stream) (payload []byte, more bool, err error) {
 	defer c.recoverPanic("Stream.Next", &err)
 	return s.Next()
 }
@@ -103,9 +103,16 @@ func (c *conn) runProtected(what string, f func(), ended func(error)) {
 // and sets *err to errInternal. The parameter what is the name of the call in the log.
 func (c *conn) recoverPanic(what string, err *error) {
 	if v := recover(); v != nil {
+		c.logPanic(what, v)
+		*err = errInternal
+	}
+}
+
+// logPanic logs the value v of a recovered panic, if it is not nil. The parameter what is the name of the call.
+func (c *conn) logPanic(what string, v any) {
+	if v != nil {
 		p := guard.New(v)
 		c.server.log.ErrorContext(c.ctx, "gqlws: internal error because of a panic in "+what,
 			guard.Error(p), guard.Stack(p))
-		*err = errInternal
 	}
 }

@@ -26,23 +26,24 @@ const (
 // An operation is one query or subscription of a connection. The connection's mu guards all fields that change after
 // opStarting.
 type operation struct {
-	id      operationID
-	expires time.Time // expiry of the credential under which the operation started; zero if none
-	query   bool
+	id     operationID
+	stream Stream // subscription: its Stream; query: a queryResult, set when Run has returned
+	unsent int    // query: size of the response until a write contains it
+
+	phase          opPhase
+	query          bool
+	running        bool // query: its goroutine was started
+	queued         bool // the operation is in conn.ready
+	inCall         bool // Run or Next is in progress
+	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
+
+	expires time.Time                    // expiry of the credential under which the operation started; zero if none
 	run     func(context.Context) []byte // query: Operation.Run; nil after Run has returned
-	stream  Stream                       // subscription: its Stream; query: a queryResult, set when Run has returned
 	cancel  context.CancelFunc
 	execute func() // query: calls run and queues the response
 	size    int    // Operation.Size
 	counted bool   // Operation.Counted
-	unsent  int    // query: size of the response until a write contains it
-
-	phase          opPhase
-	running        bool  // query: its goroutine was started
-	queued         bool  // the operation is in conn.ready
-	inCall         bool  // Run or Next is in progress
-	closeAfterCall bool  // the operation ended during Run or Next, whose goroutine must close the stream
-	why            error // argument of Stream.Close
+	why     error  // argument of Stream.Close
 }
 
 // A queryResult is a Stream that returns the result of a query: one payload, or an error.
@@ -51,11 +52,11 @@ type queryResult struct {
 	err     error
 }
 
-func (r *queryResult) Next() (payload []byte, err error) {
+func (r *queryResult) Next() (payload []byte, more bool, err error) {
 	if payload, r.payload = r.payload, nil; payload == nil && r.err == nil {
-		return nil, io.EOF
+		return nil, false, io.EOF
 	}
-	return payload, r.err
+	return payload, true, r.err
 }
 
 func (r *queryResult) Cursor() string         { return "" }

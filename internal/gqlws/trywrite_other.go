@@ -14,4 +14,4 @@ type tryWriter struct{ bytes []byte }
 
 func newTryWriter() *tryWriter { return new(tryWriter) }
 
-func (*tryWriter) tryWrite(*netConn) (written int, err error) { return 0, errors.ErrUnsupported }
+func (*tryWriter) tryWrite(syscall.RawConn) (written int, err error) { return 0, errors.ErrUnsupported }

@@ -43,9 +43,9 @@ func newTryWriter() *tryWriter {
 }
 
 // tryWrite writes as many bytes as the connection accepts without blocking, possibly none.
-func (p *tryWriter) tryWrite(n *netConn) (written int, err error) {
+func (p *tryWriter) tryWrite(raw syscall.RawConn) (written int, err error) {
 	p.written, p.err = 0, nil
-	if err := n.raw.Write(p.writeFunc); err != nil {
+	if err := raw.Write(p.writeFunc); err != nil {
 		return 0, err
 	}
 	return p.written, p.err

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // maxGatherTime is the maximum time that gather spends on the Streams of one connection before other connections are
@@ -42,7 +44,7 @@ func (c *conn) claimWriter() bool {
 		return false
 	}
 	c.hasWriter = true
-	if c.net.raw == nil {
+	if c.raw == nil {
 		c.spawn("writer", func() { c.writeLoop(nil) })
 		return false
 	}
@@ -133,10 +135,9 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	*b = (*b)[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	begun := time.Now()
+	begun, late := xsync.Clock(0), false
 	for {
 		over := c.over()
-		late := time.Since(begun) > maxGatherTime
 		switch {
 		case c.phase == phaseClosed || c.closeFrameQueued:
 			return taskNone
@@ -179,6 +180,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			op.queued = false
 			op.inCall = true
 			*b = c.appendNext(*b, op)
+			late = xsync.Clock(0)-begun > maxGatherTime
 
 		default:
 			c.hasWriter = false
@@ -192,7 +194,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 func (c *conn) appendNext(b []byte, op *operation) []byte {
 	c.mu.Unlock()
 	defer c.mu.Lock()
-	payload, err := c.callNext(op.stream)
+	payload, more, err := c.callNext(op.stream)
 
 	c.mu.Lock()
 	op.inCall = false
@@ -212,7 +214,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 			c.queueMessage(c.codec.appendComplete(nil, op.id))
 		}
 		c.endIfLost(op.id, err) // before c.mu is released, so that no other ending omits this stream
-	case len(payload) > 0:
+	case more && len(payload) > 0:
 		c.queueNext(op) // after the other ready operations
 	}
 	c.mu.Unlock()

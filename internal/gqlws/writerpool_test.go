@@ -50,6 +50,25 @@ func TestWriterPoolLimitsWorkers(t *testing.T) {
 	}
 }
 
+func TestNextIsNotCalledForMoreThanTheStreamHas(t *testing.T) {
+	s, ss := NewServer(withoutPings()), newCloseSession(t)
+	url, _ := serveLoopback(t, s, ss)
+	ctx := testContext(t)
+	c := dialLoopback(t, url)
+	st := ss.waitStream(ctx, 1)
+	eventually(ctx, t, func() bool { return st.countNextCalls() == 1 }) // after Open
+	for n := range 3 {
+		st.push("1", "2")
+		c.expect(`{"type":"data","id":"a","payload":1}`, `{"type":"data","id":"a","payload":2}`)
+		if calls, want := st.countNextCalls(), 1+2*(n+1); calls > want {
+			t.Errorf("Next was called %d times, want %d", calls, want)
+		}
+	}
+	c.nc.Close()
+	<-ss.closed
+	shutdown(t, s)
+}
+
 func TestWriterPoolDoesNotWaitForStalledPeers(t *testing.T) {
 	for name, stall := range map[string]func(*client, *fakeStream){
 		"does not read": func(_ *client, st *fakeStream) { st.push(numberedPayload(0, 10_000_000)) },
