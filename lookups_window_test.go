@@ -114,7 +114,7 @@ func (b buildingBackend) BlockByHash(context.Context, chaingql.Hash) (chaingql.B
 	return chaingql.Block{}, fmt.Errorf("building the index: %w", chaingql.ErrLookupNotSupported)
 }
 
-func TestIncompleteIndexOfTheBackendIsNotAMissingBlock(t *testing.T) {
+func TestLookupInIncompleteIndexIsAnErrorAndNotNull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := backendtest.Chain(6000, 1)
 		chain := chainOf(t, blocks[:500])

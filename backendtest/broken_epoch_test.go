@@ -143,7 +143,7 @@ func (b *lateEpoch) Blocks(ctx context.Context, q query) ([]block, error) {
 	return b.Chain.Blocks(ctx, q)
 }
 
-// An earlyCursorCheck is a lateEpoch that reports ErrCursorTooOld without a look at the epoch.
+// An earlyCursorCheck is a lateEpoch that returns ErrCursorTooOld before it checks the epoch.
 type earlyCursorCheck struct{ *lateEpoch }
 
 func (b earlyCursorCheck) Blocks(ctx context.Context, q query) ([]block, error) {

@@ -25,7 +25,7 @@ import (
 const (
 	hashBytes      = 6             // length of the part of a hash that a bucket lists
 	hashEntryBytes = hashBytes + 6 // length of an entry: the hash, and the sequence number
-	maxUnindexed   = 9             // maximum number of missing leaves, with the newest, whose messages a lookup reads
+	maxUnindexed   = 9             // maximum number of missing leaves, with the newest one, whose messages are read
 )
 
 // hashPrefix returns the prefix of the subjects of all nodes with the given bucket.

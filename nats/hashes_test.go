@@ -48,7 +48,7 @@ func expectUnknown(t *testing.T, b *natschain.Backend, blocks []chaingql.Block, 
 	}
 }
 
-// every returns each nth block.
+// every returns every nth block.
 func every(n int, all []chaingql.Block) (some []chaingql.Block) {
 	for i := 0; i < len(all); i += n {
 		some = append(some, all[i])

@@ -9,8 +9,8 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A survey records which of the newest messages in the stream are blocks and which are strays, which are messages that
-// are not blocks. It is extended as the chain grows.
+// A survey records which of the newest messages in the stream are blocks. The other messages are called strays. The
+// survey is extended as the chain grows.
 type survey struct {
 	mu     sync.Mutex
 	from   uint64    // sequence number of the first message covered

@@ -170,10 +170,10 @@ func (l *Log[B]) isFuture(cursor string) bool {
 
 // goLive makes a reader live, at the first block after its cursor.
 //
-// The group delivers the matches from number group.matched on to the reader, because none of them has been delivered
-// yet. The reader itself evaluates the blocks before that number. The number after the newest block cannot replace
-// group.matched: the newest block may not have been delivered to the group yet, or was delivered before the group
-// existed. The caller must hold the locks of the log and of the group, so that neither changes meanwhile.
+// The reader evaluates the blocks before number group.matched itself. It receives the matches from that number on from
+// the group, which has not delivered any of them yet. The number is not simply that after the newest block, because the
+// newest block may not have been delivered to the group yet, or was delivered before the group existed. The caller must
+// hold the locks of the log and of the group, so that neither changes meanwhile.
 func (l *Log[B]) goLive(r *Reader[B]) {
 	v := l.view.Load()
 	r.at.next = v.base.next + uint64(v.from(r.at.cursor))

@@ -32,7 +32,7 @@ type shareGroup[B any] struct {
 	items   []match  // the kept matches that a live reader has not read yet, ascending
 	bytes   int      // size of items in bytes
 	since   uint64   // items has every unread match from this number on
-	matched uint64   // number after the last match, at first of the next block; a live reader there has read everything
+	matched uint64   // number after the last match; at first, that of the next block; a live reader there has read all
 	err     error    // set when the group has ended
 	ended   position // the position that the group had reached when it ended
 }

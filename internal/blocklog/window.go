@@ -229,7 +229,8 @@ func (v *view[B]) before(cursor string) string {
 	return v.stamps[i-1].cursor
 }
 
-// beforeOr returns v.before(cursor), or otherwise if the cursor is not after the beginning of the window.
+// beforeOr returns v.before(cursor). If the cursor is not after the beginning of the window, it returns the argument
+// otherwise.
 func (v *view[B]) beforeOr(cursor, otherwise string) string {
 	if cursor <= v.base.cursor {
 		return otherwise

@@ -17,8 +17,8 @@ const (
 	// connection is busy. It is more than the messages with which most clients begin.
 	busyWakes = 8
 
-	// lingeringPerCPU is the maximum number of lingering readers per CPU. A CPU can process the messages of no more
-	// connections that send one every few milliseconds.
+	// lingeringPerCPU is the maximum number of lingering readers per CPU. If each connection sends a message every few
+	// milliseconds, a CPU cannot process the messages of more connections.
 	lingeringPerCPU = 1024
 )
 

@@ -26,13 +26,13 @@ type preparedPiece struct {
 	skip     uint8                    // 1 if the comma of the first of these parts is left out
 }
 
-// maxPieceText is the maximum size in bytes of the texts of an object's pieces. Objects with the same fields up to one
-// have different texts, so long names in a fragment would be copied for each place of the fragment. An object of a block
-// with all fields takes 120 bytes.
+// maxPieceText is the maximum size in bytes of the texts of an object's pieces. Objects that differ in one field may
+// share no text, so without this limit, long names in a fragment could be copied for each spread of the fragment. The
+// texts of a block with all fields take 120 bytes.
 const maxPieceText = 512
 
-// pieces returns the pieces of an object with these fields, which include the pieces of the objects that are the same
-// Go value. If a field needs more than the source, or the names are too long, it returns nil.
+// pieces returns the pieces of an object with these fields, including those of nested objects with the same source. It
+// returns nil if a field needs more than the source, or if the names are too long.
 func (k *compiler) pieces(fields []*field) (all []piece) {
 	size := 0
 	for _, f := range fields {

@@ -20,7 +20,7 @@ func NewWriteDeadline(timeout time.Duration, n int) WriteDeadline {
 	return WriteDeadlineFrom(Clock(0), timeout, n)
 }
 
-// WriteDeadlineFrom is like NewWriteDeadline if the Clock shows now.
+// WriteDeadlineFrom is like NewWriteDeadline, but does not read the Clock: now is the current Clock time.
 func WriteDeadlineFrom(now, timeout time.Duration, n int) WriteDeadline {
 	if timeout <= 0 {
 		return WriteDeadline{}

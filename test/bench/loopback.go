@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// shareOfConstant has the least share of the requests per second of a constant response for each query.
+// shareOfConstant holds the targets for the requests per second of each query, as a share of those of a constant
+// response.
 var shareOfConstant = map[string]float64{"balance": 0.88, "latest": 0.88, "last 50": 0.7}
 
 // loopback measures complete servers over HTTP on this machine.
