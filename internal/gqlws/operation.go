@@ -183,8 +183,9 @@ func (c *conn) queueNext(op *operation) {
 
 func (c *conn) wake(op *operation) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.queueNext(op)
+	c.mu.Unlock()
+	c.server.writers.yield()
 }
 
 // runQuery runs a query and queues its response.

@@ -3,6 +3,7 @@ package gqlws
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // A writerPool is a pool of goroutines that write the frames of queued connections without blocking. Its goroutines
@@ -16,9 +17,22 @@ type writerPool struct {
 	mu          sync.Mutex
 	first, last *conn // ends of the queue, a list linked by conn.next
 	workers     int   // number of running goroutines
+
+	wakes atomic.Uint32 // number of calls of yield
 }
 
 func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXPROCS(0)} }
+
+// wakesPerYield is the number of wakes after which yield lets another goroutine run.
+const wakesPerYield = 128
+
+// yield is called after a wake. If one goroutine wakes many connections on one CPU, a worker otherwise starts after the
+// last wake, when the first connections are no longer in the cache of the CPU.
+func (w *writerPool) yield() {
+	if w.wakes.Add(1)%wakesPerYield == 0 {
+		runtime.Gosched()
+	}
+}
 
 // enqueue appends connections to the queue. None of them may already be queued.
 func (w *writerPool) enqueue(conns ...*conn) {

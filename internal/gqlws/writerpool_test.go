@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,28 @@ func TestNextIsNotCalledForMoreThanTheStreamHas(t *testing.T) {
 			t.Errorf("Next was called %d times, want %d", calls, want)
 		}
 	}
+	c.nc.Close()
+	<-ss.closed
+	shutdown(t, s)
+}
+
+// On one CPU, the first of many connections must not wait until all of them have been woken.
+func TestWriterStartsBeforeTheLastOfManyWakes(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	s, ss := NewServer(withoutPings()), newCloseSession(t)
+	url, _ := serveLoopback(t, s, ss)
+	ctx := testContext(t)
+	c := dialLoopback(t, url)
+	st := ss.waitStream(ctx, 1)
+	eventually(ctx, t, func() bool { return st.countNextCalls() == 1 }) // after Open
+	st.push("1")
+	for range 4 * wakesPerYield { // the scheduler may continue this goroutine after the first yields
+		st.wake()
+	}
+	if st.countNextCalls() == 1 {
+		t.Error("no writer has started")
+	}
+	c.expect(`{"type":"data","id":"a","payload":1}`)
 	c.nc.Close()
 	<-ss.closed
 	shutdown(t, s)
