@@ -193,9 +193,13 @@ func TestQuietChainStaysReady(t *testing.T) {
 		if !strings.Contains(log.String(), "is silent") {
 			t.Fatalf("the chain was not quiet long enough:\n%s", log)
 		}
-		if status, state := probe(t, h); status != 200 {
+		status, state := probe(t, h)
+		if status != 200 {
 			t.Errorf("the status is %d, want 200: %v", status, state)
 		}
+		// It was live throughout: also while its silence was noticed and it was checked.
+		equal(t, "time since the source became live", state["source"]["for_s"],
+			any((10 * chaingql.DefaultStallTimeout).Seconds()))
 	})
 }
 
