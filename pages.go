@@ -96,6 +96,9 @@ const defaultPoll = time.Second
 // Blocks accepts and that is before every block. For cursors from [ChainOrder] or [SeqCursor], "0" is such a cursor:
 //
 //	return chaingql.Poll(ctx, b.Blocks, cmp.Or(after, "0"), every)
+//
+// Poll does not know epochs. An [Epocher] must pass a function that returns [ErrChainReplaced] if Epoch no longer
+// returns what it returned before the call of Follow.
 func Poll(
 	ctx context.Context, blocks func(context.Context, BlocksQuery) ([]Block, error), after Cursor, every time.Duration,
 ) iter.Seq2[Block, error] {

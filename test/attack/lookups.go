@@ -49,6 +49,9 @@ func lookups() []attack {
 	for _, s := range []string{`shard:"0000000000000000"`, `shard:"ffffffffffffffff"`, `thread:"8000000000000000"`, `shard:"8000000000000000" thread:"x"`} {
 		all = append(all, doc("a number in the shard "+short(s), answered, number("workchain:-2147483648 seq_no:1 "+s)))
 	}
+	for _, a := range []string{"archive:1", `archive:"true"`, "archive:[true]", "archive:{}", "thread:1", "thread:[]", "nothing:1"} {
+		all = append(all, doc("a number with "+a, refused, number(`workchain:-1 shard:"8000000000000000" seq_no:1 `+a)))
+	}
 	for _, w := range []string{"2147483648", "1.0", `"0"`, "null", "[0]"} {
 		all = append(all, doc("a number in the invalid workchain "+w, refused, number(`shard:"8000000000000000" seq_no:1 workchain:`+w)))
 	}
@@ -89,6 +92,9 @@ func masterRanges() []attack {
 		"{start:{start:1}}",
 	} {
 		all = append(all, doc("the invalid range "+filter, refused, pages(filter)))
+	}
+	for _, a := range []string{"archive:1", `archive:"true"`, "archive:[true]", "archive:{}"} {
+		all = append(all, doc("a range with "+a, refused, pages("{start:3500} "+a)))
 	}
 	for _, v := range []string{`1`, `"x"`, `{"start":"1"}`, `{"start":1.5}`, `{"start":1e100}`, `{"__proto__":{}}`, `{"start":[1,2]}`} {
 		all = append(all, posted("a range as variable "+v, badInput, func() string {
