@@ -119,6 +119,32 @@ func TestWriterBuildsMissingHashIndex(t *testing.T) {
 	expectUnknown(t, b, unknown, chaingql.ErrBlockNotFound)
 }
 
+// TestWriterStoresMissingBucket deletes a bucket, as if a Writer had died after it stored the leaf. The next Writer
+// must store the bucket.
+func TestWriterStoresMissingBucket(t *testing.T) {
+	all, ctx := hashed(2_600, "chain"), context.Background()
+	s, _, _ := indexedChain(t, all[:2_570])
+	index, err := raw(t, s.ClientURL()).Stream(ctx, "chain_index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := index.Info(ctx, jetstream.WithSubjectFilter("chain.index.*.hash.0.1.0"))
+	if err != nil || len(info.State.Subjects) != 1 {
+		t.Fatalf("the index has the buckets %v, error %v, want the first one of level 1", info.State.Subjects, err)
+	}
+	for subject := range info.State.Subjects {
+		if err := index.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+			t.Fatal(err)
+		}
+		if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all[2_570:]...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := index.GetLastMsgForSubject(ctx, subject); err != nil {
+			t.Errorf("bucket %s after Append: got error %v, want none", subject, err)
+		}
+	}
+}
+
 // TestHashIndexOfLostBlocksIsIgnored restores the block stream from a backup, but not the index. Then the chain
 // continues with other blocks than before. No lookup may find a lost block or miss a new one.
 func TestHashIndexOfLostBlocksIsIgnored(t *testing.T) {
