@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"math/rand/v2"
 	"net/http"
@@ -231,7 +230,11 @@ func readFrames(ctx context.Context, client *http.Client, protocol, body string)
 func TestTravelersOfAReplacedChainLoseNoBlock(t *testing.T) {
 	const epochs = 4
 	var blocks, changed, unavailable int
-	for seed := range uint64(4) {
+	seeds := 4
+	if raceEnabled {
+		seeds = 1 // the detector makes the runs ten times slower
+	}
+	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 77))
 			all := randomBlocks(seed, 250)
@@ -302,10 +305,8 @@ func TestTravelersOfAReplacedChainLoseNoBlock(t *testing.T) {
 			}
 		})
 	}
-	if text := fmt.Sprintf("%d blocks, %d new epochs, %d ends", blocks, changed, unavailable); blocks < 20_000 ||
-		changed < 100 || unavailable < 100 {
-		t.Errorf("the runs cover too little: %s", text)
-	} else {
-		t.Log(text)
+	t.Logf("%d blocks, %d new epochs, %d other ends", blocks, changed, unavailable)
+	if blocks < seeds*5000 || changed < seeds*25 || unavailable < seeds*25 {
+		t.Error("the runs cover too little, see the numbers above")
 	}
 }
