@@ -10,6 +10,7 @@ import (
 	"iter"
 	"math/big"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -306,10 +307,8 @@ func (l *line) err(ctx context.Context) error {
 
 // below returns the number of blocks with a cursor less than c.
 func below(blocks []chaingql.Block, c chaingql.Cursor) int {
-	n, _ := slices.BinarySearchFunc(blocks, c, func(b chaingql.Block, c chaingql.Cursor) int {
-		return strings.Compare(string(b.Cursor), string(c))
-	})
-	return n
+	// slices.BinarySearchFunc would copy a block in each step.
+	return sort.Search(len(blocks), func(i int) bool { return blocks[i].Cursor >= c })
 }
 
 // upTo returns the number of blocks with a cursor less than or equal to c.

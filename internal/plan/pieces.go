@@ -108,8 +108,12 @@ func (k *compiler) preparedPieces(pieces []piece) (all []preparedPiece) {
 // pieces appends an object from its pieces.
 func (r *run) pieces(s *selection, src any) bool {
 	dst := r.dst
-	if p, ok := src.(Prepared); ok && s.prepared != nil {
-		text, ends := p.Parts()
+	var source Prepared
+	if s.prepared != nil {
+		source, _ = src.(Prepared)
+	}
+	if source != nil {
+		text, ends := source.Parts()
 		for i := range s.prepared {
 			p := &s.prepared[i]
 			dst = append(dst, p.text...)
