@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ const largeEvent = 512 << 10
 
 // newLargeEventsHandler returns a Handler whose field large yields two events, and a network that serves it over
 // HTTP/1.1 and HTTP/2.
-func newLargeEventsHandler(t *testing.T) (*chaingql.Handler, *network) {
+func newLargeEventsHandler(t *testing.T, limits chaingql.Limits) (*chaingql.Handler, *network) {
 	field := chaingql.SubscriptionField{
 		Field: &graphql.Field{Type: graphql.String, Resolve: func(p graphql.ResolveParams) (any, error) {
 			return p.Source, nil
@@ -39,7 +40,7 @@ func newLargeEventsHandler(t *testing.T) (*chaingql.Handler, *network) {
 			}
 		},
 	}
-	h, _ := newHandler(t, memchain.New(), chaingql.Options{Schema: chaingql.SchemaExtension{
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: limits, Schema: chaingql.SchemaExtension{
 		Subscriptions: map[string]chaingql.SubscriptionField{"large": field},
 	}})
 	srv := &http.Server{Handler: mounted(h), Protocols: new(http.Protocols),
@@ -147,7 +148,7 @@ func overSlowSubscriptions(t *testing.T, test func(t *testing.T, h *chaingql.Han
 	for _, transport := range []string{"HTTP/1.1", "HTTP/2", "multipart", "graphql-ws", "graphql-transport-ws"} {
 		t.Run(transport, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, n := newLargeEventsHandler(t)
+				h, n := newLargeEventsHandler(t, chaingql.Limits{})
 				test(t, h, func(c *slowConn) (int, bool) { return subscribeSlowly(t, n, transport, c) })
 			})
 		})
@@ -208,5 +209,31 @@ func TestShutdownDoesNotWaitForSlowSubscriber(t *testing.T) {
 			t.Errorf("Shutdown took %v, want at most the 10 s of a write and 3 s of a close handshake", took)
 		}
 		<-ended
+	})
+}
+
+// The memory is for two events. The first client receives more than 256 KiB per second, and the second one less.
+func TestSlowestSubscriberIsDisconnectedIfTheBudgetIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, n := newLargeEventsHandler(t, chaingql.Limits{PendingResponseBytes: 3 * largeEvent})
+		var all sync.WaitGroup
+		for name, c := range map[string]struct {
+			after    time.Duration
+			rate     int
+			complete bool
+		}{
+			"fast client": {0, 400_000, true},
+			"slow client": {time.Second / 10, 20_000, false},
+			"new client":  {time.Second, 400_000, true},
+		} {
+			all.Go(func() {
+				time.Sleep(c.after)
+				received, complete := subscribeSlowly(t, n, "HTTP/1.1", &slowConn{rate: c.rate})
+				if complete != c.complete {
+					t.Errorf("the %s had %d of %d bytes, complete %t", name, received, 2*largeEvent, complete)
+				}
+			})
+		}
+		all.Wait()
 	})
 }
