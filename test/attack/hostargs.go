@@ -1,15 +1,17 @@
 package attack
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/chaingql/chaingql"
 	"github.com/graphql-go/graphql"
 )
 
-// hostFields returns fields that a host adds to the schema. Their argument has a recursive input type
-// with default values.
+// hostFields returns fields that a host adds to the schema: queries whose argument has a recursive input type
+// with default values, and a subscription whose events are large.
 func hostFields() chaingql.SchemaExtension {
 	var filter *graphql.InputObject
 	filter = graphql.NewInputObject(graphql.InputObjectConfig{Name: "TransferFilter",
@@ -25,7 +27,19 @@ func hostFields() chaingql.SchemaExtension {
 	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Fields: graphql.Fields{"transfers": count}})
 	wallets := &graphql.Field{Type: graphql.NewList(wallet),
 		Resolve: func(graphql.ResolveParams) (any, error) { return make([]struct{}, 100), nil }}
-	return chaingql.SchemaExtension{Queries: graphql.Fields{"transfers": count, "wallets": wallets}}
+	large := chaingql.SubscriptionField{
+		Field: &graphql.Field{Type: graphql.String, Resolve: func(p graphql.ResolveParams) (any, error) { return p.Source, nil }},
+		Subscribe: func(context.Context, graphql.ResolveParams) iter.Seq2[any, error] {
+			return func(yield func(any, error) bool) {
+				for yield(strings.Repeat("x", 512<<10), nil) {
+				}
+			}
+		},
+	}
+	return chaingql.SchemaExtension{
+		Queries:       graphql.Fields{"transfers": count, "wallets": wallets},
+		Subscriptions: map[string]chaingql.SubscriptionField{"large": large},
+	}
 }
 
 // hostArguments returns queries with large arguments for fields that the host added. A naive server

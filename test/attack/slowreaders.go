@@ -54,8 +54,15 @@ func slowReads(full bool) []attack {
 		}
 	}
 	slowly("50 connections, and smaller ones", 50, func(s *target, text string) (net.Conn, error) { return s.readSlowly(request("POST", path, text)) })
+	slowly("51 event streams of large events", 17, func(s *target, _ string) (net.Conn, error) {
+		return s.readSlowly(streamRequest("GET", "subscription{large}"))
+	})
 	for _, protocol := range []string{legacy, modern} {
 		if full || protocol == modern {
+			slowly("51 sockets with large events ("+protocol+")", 17, func(s *target, _ string) (net.Conn, error) {
+				return s.readSlowly([]byte(string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) +
+					frameAll(starts(protocol, 1, query("subscription{large}")))))
+			})
 			slowly("50 sockets with 8 queries ("+protocol+")", 50, func(s *target, text string) (net.Conn, error) {
 				return s.readSlowly([]byte(string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, 8, text))))
 			})
