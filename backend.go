@@ -121,7 +121,8 @@ type Epocher interface {
 }
 
 // A HashIndex is a [Backend] that can find a block by its hash. Without it, the Handler finds by hash only the blocks
-// in its window (see Options.WindowSize). For any other hash, the client receives LOOKUP_NOT_SUPPORTED.
+// in its window (see Options.WindowSize), and of these only the newest 16,384. For any other hash, the client receives
+// LOOKUP_NOT_SUPPORTED.
 //
 // For this interface, [SeqNoIndex] and [TimeIndex]: the methods find exactly the blocks that Blocks returns at that
 // moment, with equal fields. In particular, before Follow yields a block, they must find it, and they must not find a

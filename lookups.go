@@ -49,18 +49,22 @@ func (l *lookup) matches(b *Block) bool {
 	return b.Workchain == masterchain && b.Time.Unix() >= l.number
 }
 
-// scannedHashes is the number of blocks in the window that are scanned for a hash, if the Backend has an index. A
-// window can be so long that a call of the Backend is cheaper.
-const scannedHashes = 4096
+// The numbers of blocks in the window that are scanned for a hash, beginning with the newest. A window can be so long
+// that a call of the Backend is cheaper. Without an index, a query can have 50 scans.
+const (
+	scannedWithIndex    = 4096
+	scannedWithoutIndex = 16_384
+)
 
 // within returns the block in the window that l identifies, or nil. indexed reports whether the Backend can find it.
 func (l *lookup) within(w *blocklog.Window[Block], indexed bool) *Block {
 	switch l.by {
 	case byHash:
-		blocks := w.Blocks
+		most := scannedWithoutIndex
 		if indexed {
-			blocks = blocks[max(0, len(blocks)-scannedHashes):]
+			most = scannedWithIndex
 		}
+		blocks := w.Blocks[max(0, len(w.Blocks)-most):]
 		for i := len(blocks) - 1; i >= 0; i-- {
 			if b := &blocks[i]; b.Hash == l.hash {
 				return b
@@ -86,7 +90,8 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 	switch b := l.within(&w, get != nil); {
 	case b != nil:
 		return b, nil
-	case w.Live && string(after) >= w.After && (l.by == bySeqNo || l.by == byHash && get == nil):
+	case w.Live && string(after) >= w.After &&
+		(l.by == bySeqNo || l.by == byHash && get == nil && len(w.Blocks) <= scannedWithoutIndex):
 		return nil, nil
 	case get == nil:
 		return nil, errLookup

@@ -106,6 +106,30 @@ func TestOldBlockOfLongWindowIsFoundByTheHashIndex(t *testing.T) {
 	})
 }
 
+// Without an index, each lookup scans the window, so the scans must be bounded. A block that was not scanned must not
+// be reported as missing.
+func TestHashIsScannedAmongTheNewestBlocksOfLongWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := backendtest.Chain(17_000, 1)
+		chain := chainOf(t, blocks[:1])
+		h, _ := newHandler(t, plain(chain), chaingql.Options{WindowSize: 20_000})
+		startStream(t, h, chain, blocks[1])
+		commit(t, chain, blocks[2:]...)
+		synctest.Wait()
+		const scanned = 16_384
+		for i, found := range map[int]bool{
+			0: false, len(blocks) - scanned - 1: false, len(blocks) - scanned: true, len(blocks) - 1: true,
+		} {
+			block, _, _, _ := fieldsOf(blocks[i])
+			response := query(h, inChain(block), nil)
+			if strings.Contains(response, blocks[i].Hash.String()) != found ||
+				strings.Contains(response, "LOOKUP_NOT_SUPPORTED") == found {
+				t.Errorf("block %d of %d: got %s, want found: %v", i, len(blocks), response, found)
+			}
+		}
+	})
+}
+
 // buildingBackend is a Backend whose index of hashes is not complete.
 type buildingBackend struct{ numberedBackend }
 
