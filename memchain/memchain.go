@@ -130,7 +130,8 @@ func (c *Chain) SetBalance(addr chaingql.Address, nano *big.Int) {
 // Prune drops all blocks with a cursor less than before, except for the newest block of
 // the chain. Afterwards, Blocks and Follow return [chaingql.ErrCursorTooOld] for every
 // cursor that is less than the cursor of the newest dropped block. A running Follow that
-// has not yielded that block ends with the same error.
+// has not read that block ends with the same error; it may first yield blocks that it read
+// before Prune.
 func (c *Chain) Prune(before chaingql.Cursor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
