@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/graphql-go/graphql"
+
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
 )
@@ -54,6 +56,17 @@ func TestBackendOutageIsReportedAsServiceUnavailable(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestHostFieldMayReportAnOutageAfterBackendTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newQueryHandler(t, graphql.Fields{"late": &graphql.Field{Type: graphql.Int,
+			Resolve: func(p graphql.ResolveParams) (any, error) {
+				<-p.Context.Done()
+				return nil, fmt.Errorf("no answer: %w", chaingql.ErrUnavailable)
+			}}})
+		equal(t, "code", parse(t, query(h, "{late}", nil)).code(), "SERVICE_UNAVAILABLE")
+	})
 }
 
 func TestSubscriptionsEndIfTheSourceIsLostForOutageTimeout(t *testing.T) {

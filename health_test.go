@@ -203,6 +203,28 @@ func TestQuietChainStaysReady(t *testing.T) {
 	})
 }
 
+// Without checks, only blocks show that the source answers.
+func TestBlockShowsThatTheSourceAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreakable()
+		b.grow(t, 1)
+		h, _ := newHandler(t, b, chaingql.Options{StallTimeout: -1})
+		probe(t, h)
+		b.breakDown(errors.New("connection reset"))
+		synctest.Wait()
+		b.restore()
+		time.Sleep(time.Minute)
+		if status, state := probe(t, h); status != 503 {
+			t.Errorf("without a block since the failure, the status is %d, want 503: %v", status, state)
+		}
+		b.grow(t, 1)
+		synctest.Wait()
+		if status, state := probe(t, h); status != 200 {
+			t.Errorf("with a block, the status is %d, want 200: %v", status, state)
+		}
+	})
+}
+
 // A connection that was cut without a reset keeps Follow waiting. The calls of the Backend show the outage.
 func TestInstanceWithFrozenSourceIsNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
