@@ -191,7 +191,11 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 					case 4:
 						time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
 					case 5, 6:
-						if synctest.Wait(); l.positioned {
+						synctest.Wait()
+						l.mu.Lock()
+						positioned := l.positioned
+						l.mu.Unlock()
+						if positioned {
 							clients = append(clients, newModelClient(t, l, s.shardSource, rnd))
 						}
 					case 7:

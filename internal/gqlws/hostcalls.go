@@ -103,13 +103,13 @@ func (c *conn) runProtected(what string, f func(), ended func(error)) {
 // and sets *err to errInternal. The parameter what is the name of the call in the log.
 func (c *conn) recoverPanic(what string, err *error) {
 	if v := recover(); v != nil {
-		c.logPanic(what, v)
+		c.reportPanic(what, v)
 		*err = errInternal
 	}
 }
 
-// logPanic logs the value v of a recovered panic, if it is not nil. The parameter what is the name of the call.
-func (c *conn) logPanic(what string, v any) {
+// reportPanic logs the value v of a recovered panic, if it is not nil. The parameter what is the name of the call.
+func (c *conn) reportPanic(what string, v any) {
 	if v != nil {
 		p := guard.New(v)
 		c.server.log.ErrorContext(c.ctx, "gqlws: internal error because of a panic in "+what,

@@ -67,7 +67,7 @@ func (w *writerPool) run() {
 		}
 		defer c.wg.Done()
 		w.wg.Go(w.run)
-		c.logPanic("writer", recover())
+		c.reportPanic("writer", recover())
 		c.cut(&cutError{ErrCut, "writer failed", errInternal})
 	}()
 	for c = w.dequeue(); c != nil; c = w.dequeue() {
