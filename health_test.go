@@ -210,6 +210,7 @@ func TestBlockShowsThatTheSourceAnswers(t *testing.T) {
 		b.grow(t, 1)
 		h, _ := newHandler(t, b, chaingql.Options{StallTimeout: -1})
 		probe(t, h)
+		synctest.Wait() // until Follow has begun: a first reading of the newest block would count as an answer
 		b.breakDown(errors.New("connection reset"))
 		synctest.Wait()
 		b.restore()
