@@ -37,7 +37,8 @@ var (
 	ErrBlockNotFound = errors.New("chaingql: block not found")
 
 	// ErrLookupNotSupported is returned by these methods if the Backend cannot know whether the block is stored, for
-	// example because its index is not complete yet. The client receives LOOKUP_NOT_SUPPORTED, as without the interface.
+	// example because its index is not complete yet. The client receives LOOKUP_NOT_SUPPORTED, as it does without the
+	// interface.
 	ErrLookupNotSupported = errors.New("chaingql: block lookup not supported")
 )
 

@@ -266,8 +266,10 @@ func TestTravelersOfAReplacedChainLoseNoBlock(t *testing.T) {
 					onlyMain: i%8 < 4, all: all, places: places, at: -1, codes: map[string]int{}}
 				clients = append(clients, c)
 				wait.Go(func() {
-					for until := time.Now().Add(5 * time.Minute); time.Now().Before(until) && !c.whole(epochName(epochs)); {
-						ctx, leave := context.WithTimeout(t.Context(), time.Duration(1+c.rnd.IntN(4000))*time.Millisecond)
+					until := time.Now().Add(5 * time.Minute)
+					for time.Now().Before(until) && !c.whole(epochName(epochs)) {
+						stay := time.Duration(1+c.rnd.IntN(4000)) * time.Millisecond
+						ctx, leave := context.WithTimeout(t.Context(), stay)
 						c.travel(ctx, nets[c.rnd.IntN(2)].Load(), 1+c.rnd.IntN(100))
 						leave()
 						time.Sleep(time.Duration(c.rnd.IntN(50)) * time.Millisecond)

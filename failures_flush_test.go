@@ -38,7 +38,8 @@ func TestFlushWaitsOnlyForLinesThatAreBeingWritten(t *testing.T) {
 			go func() {
 				l.flush()
 				if took := time.Since(begun); took != 10*time.Millisecond || lines.Load() != linesPerSecond+1 {
-					t.Errorf("flush returned after %v and %d lines, want 10ms and %d lines", took, lines.Load(), linesPerSecond+1)
+					t.Errorf("flush returned after %v and %d lines, want 10ms and %d lines",
+						took, lines.Load(), linesPerSecond+1)
 				}
 			}()
 		}

@@ -114,7 +114,7 @@ var brokenEpochs = []brokenBackend{
 		}),
 		"failed while the chain was made again: chaingql: cursor is older than the retained history",
 	},
-	{"BlockByHash finds blocks of the chain that was made again", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"BlockByHash finds blocks of the chain before", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		b := &rememberingHashes{Chain: c}
 		h.Backend = b
 	}, "of a block of the chain that was made again, returned cursor"},

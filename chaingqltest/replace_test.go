@@ -59,13 +59,15 @@ func TestReplaceFailsIfAHandlerDoesNotNotice(t *testing.T) {
 			}})
 			chaingqltest.Subscribe(t, h, allBlocks, nil)
 			synctest.Wait()
-			if err := chain.Chain.Append(chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 1, Cursor: "01m"}); err != nil {
+			first := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 1, Cursor: "01m"}
+			if err := chain.Chain.Append(first); err != nil {
 				t.Error(err)
 			}
 			synctest.Wait() // until the hook blocks
 			chain.Replace("two")
 		})
 		close(blocked)
-		equal(t, "failure", text, "chaingqltest: a Handler has not noticed the epoch two within 10s: does a hook block?")
+		want := "chaingqltest: a Handler has not noticed the epoch two within 10s: does a hook block?"
+		equal(t, "failure", text, want)
 	})
 }
