@@ -46,7 +46,7 @@ func TestPagesOfTheWindowAndOfTheBackendAreEqual(t *testing.T) {
 		}
 		commit(t, chain, blocks[0])
 		live := liveCallerOf(t, chain, blocks)
-		stored, _ := newHandler(t, quietChain{chain}, chaingql.Options{})
+		stored, _ := newHandler(t, quietChain{Chain: chain}, chaingql.Options{})
 		rng := rand.New(rand.NewPCG(5, 6))
 		middle := string(blocks[300].Cursor)
 		for range 300 {
