@@ -36,7 +36,7 @@ func main() {
 	lead := flag.Duration("drain-lead", usualLead, "`time` from the signal, when readiness ends, to the shutdown")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	defer stop()
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		log.Fatal(err)
@@ -78,6 +78,7 @@ func run(ctx context.Context, listener net.Listener, backend chaingql.Backend, l
 	var failed error
 	select {
 	case <-ctx.Done():
+		signal.Reset() // a second signal ends the process at once
 		handler.Drain(context.Background(), lead)
 	case failed = <-served:
 	}

@@ -33,7 +33,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -249,6 +249,7 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 
 	select {
 	case <-ctx.Done():
+		signal.Reset() // a second signal ends the process at once
 		fmt.Fprintln(stdout, "stopping")
 		handler.Drain(context.Background(), cfg.drainLead)
 	case err = <-failed:

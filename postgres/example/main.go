@@ -30,7 +30,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt, syscall.SIGHUP)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -112,6 +112,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 	})
 	select {
 	case <-ctx.Done():
+		signal.Reset() // a second signal ends the process at once
 		handler.Drain(context.Background(), *lead)
 	case err = <-failed:
 	}
