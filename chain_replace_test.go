@@ -79,6 +79,24 @@ func TestReplacedChainEndsEveryStreamAndServesTheNewChain(t *testing.T) {
 	})
 }
 
+func TestChainReplacedJustBeforeFollowEndsSubscriptionsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(6, 20)
+		chain := epochChain(t, blocks)
+		replace := sync.OnceFunc(func() {
+			chain.Replace("two")
+			commit(t, chain, blocks[:10]...)
+		})
+		h, _ := newHandler(t, replacedBackend{chain, replace}, chaingql.Options{})
+		e := serve(t, mounted(h)).stream(t, allBlocks)
+		began := time.Now()
+		equal(t, "first line", <-e.lines, ":")
+		equal(t, "event", <-e.lines, "event: next")
+		equal(t, "payload", <-e.lines, `data: {"errors":[`+epochChanged+`]}`)
+		equal(t, "time until the subscription ended", time.Since(began), 0)
+	})
+}
+
 func TestEntityTagsOfAReplacedChainAreNotValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var blocks []chaingql.Block

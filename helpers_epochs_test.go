@@ -81,4 +81,15 @@ func (b forgetfulBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([
 	return page, err
 }
 
+// A replacedBackend calls the function beforeFollow at the start of each call of Follow.
+type replacedBackend struct {
+	*memchain.Chain
+	beforeFollow func()
+}
+
+func (b replacedBackend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	b.beforeFollow()
+	return b.Chain.Follow(ctx, after)
+}
+
 func epochName(n byte) string { return fmt.Sprint("e", n) }

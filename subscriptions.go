@@ -36,7 +36,14 @@ func source(r *resolvers, c *chain) blocklog.Source[Block] {
 		},
 		Follow: func(ctx context.Context, after string) iter.Seq2[Block, error] {
 			return func(yield func(Block, error) bool) {
-				for b, err := range r.backend.Follow(ctx, Cursor(after)) {
+				blocks := r.backend.Follow(ctx, Cursor(after))
+				// If the chain was replaced before the call, Follow may yield nothing until the new chain is as long as
+				// the old one.
+				if err := r.chains.verify(c, nil); err != nil {
+					yield(Block{}, err)
+					return
+				}
+				for b, err := range blocks {
 					err = r.chains.verify(c, err, b)
 					if !yield(b, err) || err != nil {
 						return
