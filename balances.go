@@ -86,6 +86,7 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) error {
 	case len(amounts) != len(addrs):
 		return fmt.Errorf("chaingql: Backend.Balances returned %d balances for %d addresses", len(amounts), len(addrs))
 	}
+	r.chains.newest.Load().blocks.Retry()
 	for i, amount := range amounts {
 		if amount == nil {
 			amount = new(big.Int)

@@ -109,10 +109,17 @@ func TestConnectionsAreRefusedWhenFewFilesAreLeft(t *testing.T) {
 		}
 		return
 	}
+	for connections, warns := range map[int]bool{96: false, 97: true} { // a quarter of the files is the reserve
+		_, log := newHandler(t, newBreakable(), chaingql.Options{Limits: chaingql.Limits{Connections: connections}})
+		equal(t, fmt.Sprint("warning of ", connections), strings.Contains(log.String(), "the file limit"), warns)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, newBreakable(), chaingql.Options{})
 		n := serve(t, mounted(h))
 		n.socket(t)
+		for range 2 * 128 { // each one is checked, which must leave no file open
+			equal(t, "status of a handshake without a connection", openedSocket(h), http.StatusInternalServerError)
+		}
 		var files []*os.File
 		defer func() {
 			for _, f := range files {
@@ -145,6 +152,13 @@ func TestConnectionsAreRefusedWhenFewFilesAreLeft(t *testing.T) {
 			files = append(files, f)
 		}
 		equal(t, "a query", query(h, "{__typename}", nil), `{"data":{"__typename":"Query"}}`)
+		for err := error(nil); err == nil; {
+			var f *os.File
+			if f, err = os.Open(os.DevNull); err == nil {
+				files = append(files, f)
+			}
+		}
+		equal(t, "status if no file is left", openedSocket(h), http.StatusServiceUnavailable)
 		for _, f := range files {
 			f.Close()
 		}

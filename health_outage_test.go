@@ -1,6 +1,7 @@
 package chaingql_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,9 +50,11 @@ func TestBackendOutageIsReportedAsServiceUnavailable(t *testing.T) {
 				if !strings.Contains(log.String(), "secret") {
 					t.Errorf("the log lacks the cause:\n%s", log)
 				}
-				got := n.askSocket(t, "graphql-ws", "start", "{blockchain{blocks(last:1){edges{cursor}}}}", nil)
-				if !strings.Contains(got, "SERVICE_UNAVAILABLE") {
-					t.Errorf("a socket received %s, want SERVICE_UNAVAILABLE", got)
+				for transport, ask := range allTransports {
+					got := ask(t, n, "{blockchain{blocks(last:1){edges{cursor}}}}", nil)
+					if parse(t, got).code() != "SERVICE_UNAVAILABLE" || strings.Contains(got, "secret") {
+						t.Errorf("over %s, the response is %s, want SERVICE_UNAVAILABLE", transport, got)
+					}
 				}
 			})
 		})
@@ -81,7 +84,7 @@ func TestSubscriptionsEndIfTheSourceIsLostForOutageTimeout(t *testing.T) {
 			b.breakDown(errors.New("down"))
 			time.Sleep(15 * time.Second)
 			b.restore()
-			time.Sleep(15 * time.Second)
+			time.Sleep(4 * time.Second) // so that the time since the previous outage began passes during the next one
 		}
 		b.grow(t, 1)
 		s.expect("a stream after short outages", "event: next", "id: 04", `data: {"data":{"blocks":{"seq_no":4}}}`)
@@ -108,6 +111,62 @@ func TestSubscriptionsEndIfTheSourceIsLostForOutageTimeout(t *testing.T) {
 	})
 }
 
+// A connection that was cut without a reset keeps Follow waiting, and the outage is noticed late.
+func TestOutageTimeoutCountsFromTheLastBlockOfAFrozenSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreakable()
+		b.grow(t, 1)
+		const timeout = 2 * chaingql.DefaultStallTimeout
+		h, _ := newHandler(t, b, chaingql.Options{OutageTimeout: timeout, KeepAliveInterval: -1})
+		s := serve(t, mounted(h)).stream(t, `subscription{blocks{seq_no}}`)
+		s.expect("a stream", ":")
+		b.grow(t, 1)
+		s.expect("a stream", "event: next", "id: 02", `data: {"data":{"blocks":{"seq_no":2}}}`)
+		frozen := errFrozen
+		b.down.Store(&frozen)
+		time.Sleep(timeout - time.Second)
+		s.expect("a stream before the timeout")
+		time.Sleep(2 * time.Second)
+		s.expect("a stream after the timeout", streamEnd("The stream of blocks was interrupted.", "02")...)
+	})
+}
+
+func TestOutageEndsAHundredSubscriptionsPerSecondButNoHostStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreakable()
+		b.grow(t, 1)
+		ticks := &tickSource{events: untilDone}
+		h, _ := newHandler(t, b, chaingql.Options{
+			OutageTimeout: 20 * time.Second, KeepAliveInterval: -1, Schema: ticks.schema(),
+		})
+		n := serve(t, mounted(h))
+		host := n.stream(t, `subscription{tick}`)
+		var streams []*events
+		for range 201 {
+			s := n.stream(t, allBlocks)
+			s.expect("a stream", ":")
+			streams = append(streams, s)
+		}
+		b.breakDown(errors.New("down"))
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		ended := 0
+		for _, s := range streams {
+			if len(s.lines) > 0 {
+				ended++
+			}
+		}
+		if ended < 90 || ended > 110 {
+			t.Errorf("%d of 201 subscriptions have ended one second after the timeout, want about 100", ended)
+		}
+		time.Sleep(2 * time.Second)
+		for _, s := range streams {
+			s.expect("the end of a stream", streamEnd("The stream of blocks was interrupted.", "01")...)
+		}
+		host.expect("a stream of the host", ":")
+	})
+}
+
 func TestSubscriptionsWaitForTheSourceByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreakable()
@@ -126,20 +185,63 @@ func TestSubscriptionsWaitForTheSourceByDefault(t *testing.T) {
 }
 
 func TestStreamContinuesAtOnceIfAQueryHasSucceeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBreakable()
-		b.grow(t, 3)
-		h, _ := newHandler(t, b, chaingql.Options{KeepAliveInterval: -1, RetryInterval: time.Hour})
-		s := serve(t, mounted(h)).stream(t, `subscription{blocks{seq_no}}`)
-		s.expect("a stream", ":")
-		b.breakDown(errors.New("down"))
-		time.Sleep(2 * time.Hour)
-		b.restore()
-		b.grow(t, 1)
-		s.expect("a stream before the next retry")
-		post(h, askBalance)
-		s.expect("a stream after a query", "event: next", "id: 04", `data: {"data":{"blocks":{"seq_no":4}}}`)
-	})
+	for name, document := range map[string]string{
+		"balance":  balancesOf(1),
+		"balances": balancesOf(2),
+		"blocks":   "{blockchain{blocks(first:1){edges{cursor}}}}",
+		"block":    `{blockchain{block(hash:"` + strings.Repeat("11", 32) + `"){seq_no}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBreakable()
+				b.grow(t, 3)
+				h, _ := newHandler(t, b, chaingql.Options{KeepAliveInterval: -1, RetryInterval: time.Hour})
+				s := serve(t, mounted(h)).stream(t, `subscription{blocks{seq_no}}`)
+				s.expect("a stream", ":")
+				b.breakDown(errors.New("down"))
+				time.Sleep(2 * time.Hour)
+				b.restore()
+				b.grow(t, 1)
+				s.expect("a stream before the next retry")
+				if got := query(h, document, nil); parse(t, got).code() != "" {
+					t.Errorf("the query received %s", got)
+				}
+				s.expect("a stream after a query", "event: next", "id: 04", `data: {"data":{"blocks":{"seq_no":4}}}`)
+			})
+		})
+	}
+}
+
+// balancesOf returns a query for the balances of n accounts.
+func balancesOf(n int) string {
+	var fields strings.Builder
+	for i := range n {
+		fmt.Fprintf(&fields, `a%d:account(address:"0:%064x"){info{balance}}`, i, i)
+	}
+	return "{blockchain{" + fields.String() + "}}"
+}
+
+// A source that fails at once is called again after at most RetryInterval, which is two seconds by default.
+func TestWaitBetweenRetriesIsLimited(t *testing.T) {
+	for _, interval := range []time.Duration{0, 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBreakable()
+			b.grow(t, 1)
+			var longest time.Duration
+			h, _ := newHandler(t, b, chaingql.Options{RetryInterval: interval, StallTimeout: -1, Hooks: chaingql.Hooks{
+				SourceFailed: func(_ error, wait time.Duration) { longest = max(longest, wait) },
+			}})
+			h.Health(t.Context())
+			synctest.Wait()
+			b.breakDown(errors.New("down"))
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			most := cmp.Or(interval, 2*time.Second)
+			if longest > most || longest < most*9/10 {
+				t.Errorf("the longest wait with RetryInterval %v is %v, want nearly %v", interval, longest, most)
+			}
+		})
+	}
 }
 
 // driveOutage makes a source fail until its subscriptions end, once with an error and once with a panic.

@@ -146,6 +146,9 @@ func (r *resolvers) lookUp(
 	defer cancel()
 	b, err := get(ctx)
 	err = r.chains.verify(c, err, b)
+	if err == nil || errors.Is(err, ErrBlockNotFound) {
+		c.blocks.Retry()
+	}
 	switch {
 	case errors.Is(err, ErrBlockNotFound):
 		return nil, nil
