@@ -12,14 +12,20 @@ import (
 	"github.com/chaingql/chaingql/internal/testkit"
 )
 
-// The first process writes and serves the chain, and the second one only serves it.
-func TestTwoExampleProcessesShareOneChain(t *testing.T) {
-	s := sharedServer(t)
+// buildExample builds the example program and returns its path.
+func buildExample(t *testing.T) string {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.Command("go", "build", "-o", program, "./example").CombinedOutput(); err != nil {
 		t.Fatalf("building the example failed: %v\n%s", err, out)
 	}
-	schema := newSchema()
+	return program
+}
+
+// The first process writes and serves the chain, and the second one only serves it.
+func TestTwoExampleProcessesShareOneChain(t *testing.T) {
+	s := sharedServer(t)
+	program, schema := buildExample(t), newSchema()
 	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", testkit.FreeAddress(t))
 	address := testkit.FreeAddress(t)
 	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-addr", address)
@@ -27,6 +33,17 @@ func TestTwoExampleProcessesShareOneChain(t *testing.T) {
 	defer cancel()
 	if got := subscribe(ctx, "http://"+address+"/demo/graphql", "", 60); len(got) != 60 {
 		t.Errorf("got %d blocks, want 60", len(got))
+	}
+}
+
+func TestFirstSignalEndsReadinessOfTheExampleAndSecondSignalEndsTheProcess(t *testing.T) {
+	s := sharedServer(t)
+	program := buildExample(t)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			testkit.CheckSignals(t, exec.Command(program, "-dsn", s.dsn("postgres"), "-schema", newSchema(),
+				"-addr", "127.0.0.1:0", "-drain-lead", "1h"), signal)
+		})
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 func TestSignalEndsSocketsAndProgramExitsWithZero(t *testing.T) {
@@ -73,6 +75,16 @@ func stopsOn(t *testing.T, signal os.Signal) {
 	}
 	if took := time.Since(asked); took >= drain {
 		t.Errorf("shutdown took %v, want less than the timeout of %v", took, drain)
+	}
+}
+
+func TestFirstSignalEndsReadinessOnlyAndSecondSignalEndsTheProcess(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			program := exec.Command(os.Args[0], "-addr", "127.0.0.1:0", "-drain-lead", "1h")
+			program.Env = append(os.Environ(), asProgram+"=1")
+			testkit.CheckSignals(t, program, signal)
+		})
 	}
 }
 
