@@ -263,16 +263,16 @@ func (s *subscription) next() (response []byte, err error) {
 	if s.chain.replaced.Load() {
 		return nil, s.pending()
 	}
-	switch gone := unservable(failed); {
-	case gone == nil:
-	case gone.Code == codeCursorTooOld:
-		return nil, endAt(gone, s.cursor(), s.begun)
-	case !s.begun:
+	gone := unservable(failed)
+	if gone != nil && gone.Code != codeCursorTooOld && !s.begun {
 		s.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
 		return nil, &ending{err: gone}
-	} // otherwise the source no longer has a cursor that it yielded itself
+	} // if it has begun, the source no longer has a cursor that it yielded itself
 	if end := s.pending(); end != nil {
-		return nil, end
+		return nil, end // also if the cursor is too old: only then the client knows which of its blocks to discard
+	}
+	if gone != nil && gone.Code == codeCursorTooOld {
+		return nil, endAt(gone, s.cursor(), s.begun)
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
 	if errors.Is(failed, blocklog.ErrClosed) {

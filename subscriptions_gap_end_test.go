@@ -2,9 +2,12 @@ package chaingql_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"regexp"
 	"strings"
@@ -211,4 +214,41 @@ func TestConnectionErrorHasTheCursorOfEachSubscription(t *testing.T) {
 			`{"id":"host","code":"SERVICE_UNAVAILABLE"},{"id":"later","code":"SERVICE_UNAVAILABLE","cursor":%q}]}}}`,
 			blocks[5].Cursor, blocks[5].Cursor, blocks[8].Cursor), "CLOSE 1001")
 	})
+}
+
+// The Handler could not check whether a block is missing before the first block of workchain 0. The blocks after the
+// subscription's position are then pruned.
+func TestSubscriptionThatMayLackABlockReceivesStreamGapBeforeCursorTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := weave("mmmaammm")
+		b := newBreakable()
+		commit(t, b.Chain, blocks[:3]...)
+		h, _ := newHandler(t, pagesBreak{b}, chaingql.Options{})
+		n := serve(t, mounted(h))
+		f := &follower{t: t, n: n, document: allBlocks, last: string(blocks[1].Cursor)}
+		e := n.stream(t, allBlocks, "Last-Event-ID", f.last)
+		synctest.Wait()
+		b.breakDown(errors.New("pages are unavailable"))
+		commit(t, b.Chain, blocks[4]) // blocks[3] is missing
+		time.Sleep(10 * time.Second)
+		b.Interrupt(errors.New("connection reset"))
+		commit(t, b.Chain, blocks[5:]...)
+		b.Prune(blocks[7].Cursor)
+		b.restore()
+		time.Sleep(time.Minute)
+		for len(e.lines) > 0 {
+			f.take(<-e.lines)
+		}
+		equal(t, "codes", strings.Join(f.codes, " "), "STREAM_GAP")
+		equal(t, "blocks that the client keeps", strings.Join(f.got, " "), string(blocks[2].Cursor))
+		f.connect(1)
+		equal(t, "codes", strings.Join(f.codes, " "), "STREAM_GAP CURSOR_TOO_OLD")
+	})
+}
+
+// A pagesBreak is a breakable whose Follow never breaks.
+type pagesBreak struct{ *breakable }
+
+func (b pagesBreak) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+	return b.Chain.Follow(ctx, after)
 }
