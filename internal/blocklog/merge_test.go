@@ -2,7 +2,6 @@ package blocklog
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,70 +63,6 @@ func TestMergeIsAcceptedAndLoggedIfItsGapCheckFails(t *testing.T) {
 		}
 		if !strings.Contains(text.String(), "level=WARN msg=\"gap check failed; retrying\"") {
 			t.Errorf("want a warning about the failed check in the log:\n%s", text)
-		}
-	})
-}
-
-func TestUncheckedMergeIsCheckedLater(t *testing.T) {
-	for name, lost := range map[string]bool{
-		"the source has the missing blocks": false, "the source has lost the first missing block": true,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newShardSource()
-				f.grow(base(1), master(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3},
-					Place{0, right, 4})
-				l := openShards(t, f, Options[shardBlock]{})
-				synctest.Wait()
-				all, masters, slow := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf())
-				f.set(func() {
-					f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown }
-					f.lacks[7] = lost
-				})
-				f.growSkipped([]int{7, 8}, Place{0, left, 3}, Place{0, left, 4}, base(5), master(2))
-				time.Sleep(2 * repairTimeout)
-				expectNow(t, all, 9, 10)
-				f.grow(master(3))
-				time.Sleep(DefaultMaxBackoff)
-				expectNow(t, all, 11)
-				f.set(func() { f.before = nil })
-				f.grow(master(4))
-				synctest.Wait()
-				expectNow(t, masters, 10, 11, 12)
-				if lost {
-					expectGap(t, all, 6)
-					expectGap(t, slow, 6)
-				} else {
-					expectGap(t, all, 6)
-					expectNow(t, slow, 7, 8, 9, 10, 11, 12)
-				}
-				if s := l.Stats(); s.GapsFound != 1 || s.Backwards != 0 || len(l.rechecks.blocks) > 0 {
-					t.Errorf("stats are %+v with %d unchecked blocks, want one gap and no unchecked block",
-						s, len(l.rechecks.blocks))
-				}
-			})
-		})
-	}
-}
-
-func TestTooManyUncheckedBlocksCountAsAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newShardSource()
-		f.grow(master(1))
-		f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown }
-		l := openShards(t, f, Options[shardBlock]{})
-		synctest.Wait()
-		all := joinAt(t, l, blocksOf())
-		for w := range int32(maxUnchecked + 1) {
-			f.grow(Place{w, wholeShard, 1})
-			time.Sleep(2 * repairTimeout)
-			synctest.Wait()
-			if w < maxUnchecked {
-				expectNow(t, all, int(w)+2)
-			}
-		}
-		if _, err := takeAll(all); !errors.Is(err, ErrGap) {
-			t.Errorf("a reader received error %v after %d unchecked blocks, want ErrGap", err, maxUnchecked+1)
 		}
 	})
 }

@@ -31,6 +31,7 @@ const (
 // An uncheckedBlock is a block that was accepted although blocks before it may be missing, because the source failed
 // when it was called for them. find repeats the call.
 type uncheckedBlock[B any] struct {
+	block         B
 	workchain     int32
 	after, cursor string
 	find          func(context.Context) (found[B], error)
@@ -200,7 +201,8 @@ func predecessors(shard uint64, v verdict) []uint64 {
 }
 
 // recheck calls the source again for blocks that may be missing before the oldest unchecked block, if it is time for
-// that. Blocks that it finds are late, because later blocks have been delivered.
+// that. Blocks that it finds are late, because later blocks have been delivered. If the source does not have the blocks
+// before the unchecked block any more, one of them may have been missing, so that counts as a gap.
 func (l *Log[B]) recheck() {
 	if len(l.rechecks.blocks) == 0 || time.Now().Before(l.rechecks.at) {
 		return
@@ -210,8 +212,12 @@ func (l *Log[B]) recheck() {
 	defer cancel()
 	var f found[B]
 	var err error
-	perr := guard.Run(func() { f, err = u.find(ctx) })
-	if err = errors.Join(err, perr); err != nil && !errors.Is(err, errStillMissing) {
+	perr := guard.Run(func() {
+		if f, err = u.find(ctx); err == nil {
+			_, err = l.src.Between(ctx, u.after, u.block, 1) // fails if find may have found no block that was pruned
+		}
+	})
+	if err = errors.Join(err, perr); err != nil && !errors.Is(err, errStillMissing) && !l.src.Gone(err) {
 		l.rechecks.at = time.Now().Add(l.opts.MaxBackoff)
 		return
 	}

@@ -62,7 +62,7 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		l.deliverNewest(b, l.delivered, l.view.Load())
 		return false
 	case err != nil:
-		l.rechecks.blocks = append(l.rechecks.blocks, uncheckedBlock[B]{at.Workchain, after, cursor, find})
+		l.rechecks.blocks = append(l.rechecks.blocks, uncheckedBlock[B]{b, at.Workchain, after, cursor, find})
 		l.logLine(slog.LevelWarn, "gap check failed; retrying", slog.Int("workchain", int(at.Workchain)),
 			slog.String("before", cursor), guard.Error(err), guard.Stack(err))
 		return true
