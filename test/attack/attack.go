@@ -55,6 +55,7 @@ type family struct {
 	separate bool   // run on a separate server, in parallel with other families
 	atOnce   bool   // run all attacks in parallel, because they wait for timeouts
 	kind     string // kind of the separate server; default: strong
+	many     bool   // opens up to 9,000 connections; two such families at once would need too many files
 	recent   bool   // honest clients query only the last block during the attacks
 	peak     int64  // maximum RSS growth during the attacks, if larger than maxPeak
 }

@@ -23,7 +23,11 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // most attacks wait and need no CPU
+	parallel := "8" // most attacks wait and need no CPU
+	if *full {
+		parallel = "4" // more attackers would not answer pings in time
+	}
+	if err := flag.Set("test.parallel", parallel); err != nil {
 		panic(err)
 	}
 	if *each {
@@ -38,8 +42,13 @@ func TestServerSurvivesEveryAttack(t *testing.T) {
 	var (
 		mu      sync.Mutex // guards results
 		results []result
+		many    sync.Mutex // held by a family that opens many connections
 	)
 	attacked := func(t *testing.T, f family, server *child) {
+		if f.many {
+			many.Lock()
+			defer many.Unlock()
+		}
 		r := attackWith(f, server, 10*time.Second)
 		mu.Lock()
 		defer mu.Unlock()

@@ -33,9 +33,9 @@ func families(full bool) []family {
 		{name: "graphql-transport-ws", attacks: messages(modern)},
 		{name: "floods", attacks: floods(), peak: 300 << 20},
 		{name: "floods of frames", attacks: frameFloods()},
-		{name: "connections", attacks: connections(full), peak: 500 << 20},
+		{name: "connections", attacks: connections(full), many: full, peak: 500 << 20},
 		{name: "event streams", attacks: events(), separate: true, peak: 300 << 20},
-		{name: "idle connections", attacks: idle(full), separate: true, kind: patient, peak: 600 << 20},
+		{name: "idle connections", attacks: idle(full), many: full, separate: true, kind: patient, peak: 600 << 20},
 		{name: "stalled backend", attacks: stalled(), separate: true, recent: true},
 		{name: "slow bodies", attacks: slowBodies(), separate: true, peak: 200 << 20},
 		// Up to 301 MiB were seen, 64 MiB of which PendingResponseBytes counts. The rest is goroutines, and garbage that
@@ -43,7 +43,7 @@ func families(full bool) []family {
 		{name: "unread responses", attacks: unreadResponses(), separate: true, peak: 350 << 20},
 		// The server decodes few bodies at once, so an honest query waits until earlier bodies are decoded.
 		{name: "JSON trees", attacks: jsonTrees(full), separate: true, recent: true, peak: 140 << 20},
-		{name: "incomplete messages", attacks: incompleteMessages(full), separate: true, peak: 500 << 20},
+		{name: "incomplete messages", attacks: incompleteMessages(full), many: full, separate: true, peak: 500 << 20},
 		{name: "variants", attacks: variants(full), separate: true, peak: 250 << 20},
 		{name: "resumed subscriptions", attacks: resumed(full), separate: true, peak: 200 << 20},
 		{name: "full sockets", attacks: fullSockets(full), separate: true, recent: true, peak: 200 << 20},

@@ -6,6 +6,7 @@ require (
 	github.com/chaingql/chaingql v0.1.0
 	github.com/graphql-go/graphql v0.8.1
 	github.com/graphql-go/handler v0.2.4
+	golang.org/x/sys v0.46.0
 )
 
 require (

@@ -18,7 +18,6 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -58,7 +57,6 @@ type state struct {
 // of output contains its addresses. It replies to each line of input, which is one of these commands:
 //   - "state" returns the current state
 //   - "reset" resets the peaks and returns the state
-//   - "spent" returns the CPU time since the start
 //   - "stacks" returns the stacks of all goroutines
 func serve(kind string) error {
 	switch kind {
@@ -280,12 +278,6 @@ func control(backend *stalling) error {
 			if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
 				return err
 			}
-		case "spent":
-			var use syscall.Rusage
-			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-				return err
-			}
-			fmt.Println(time.Duration(use.Utime.Nano() + use.Stime.Nano()))
 		case "stacks":
 			var text strings.Builder
 			if err := pprof.Lookup("goroutine").WriteTo(&text, 1); err != nil {
