@@ -56,7 +56,7 @@ var parts = []part{
 var full = sizes{
 	rounds: 15, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
 	subscribers: 10_000, blocks: 15, bursts: 5, steady: 5000, growth: []int{100, 1000, 5000, 15_000},
-	plans: []int{10, 1000, 100_000}, short: 1_000_000, long: 20_000, windows: []int{1024, 65_536}, stored: 1_000_000,
+	plans: []int{10, 1000, 100_000}, short: 250_000, long: 20_000, windows: []int{1024, 65_536}, stored: 1_000_000,
 }
 
 // quick holds small sizes, which are enough to check that every part runs.
@@ -102,7 +102,7 @@ func measure(ctx context.Context, args []string) error {
 	chosen := flags.String("parts", "", "comma-separated parts to measure: "+strings.Join(names(parts), ",")+" (default all)")
 	small := flags.Bool("quick", false, "measure with small sizes, to check that every part runs")
 	profile := flags.String("profiles", "", "measure nothing and write CPU and allocation profiles of chaingql into this folder")
-	limit := flags.Duration("timeout", 10*time.Minute, "time limit of the whole run")
+	limit := flags.Duration("timeout", 20*time.Minute, "time limit of the whole run")
 	flags.IntVar(&size.rounds, "rounds", size.rounds, "number of rounds")
 	flags.IntVar(&size.subscribers, "subscribers", size.subscribers, "number of subscribers")
 	flags.IntVar(&size.steady, "steady", size.steady, "number of subscribers during churn")
