@@ -20,13 +20,15 @@ type preparedBlock struct {
 // preparedFields are the fields of a block in a page, followed by the cursor of its edge.
 var preparedFields = func() []plan.Field {
 	fields := slices.Concat([]plan.Field{
-		{Name: "id", Type: "ID!", Desc: `"block/" and the hash.`, Append: func(dst []byte, src any) []byte {
-			dst = append(dst, `"block/`...)
-			return append(blockOf(src).Hash.append(dst), '"')
-		}},
-		{Name: "hash", Type: "String", Desc: "The block's hash: 64 lower-case hex digits.", Append: appendHash},
+		{Name: "id", Type: "ID!",
+			Desc: `The unique id: "block/" followed by the hash.`, Append: func(dst []byte, src any) []byte {
+				dst = append(dst, `"block/`...)
+				return append(blockOf(src).Hash.append(dst), '"')
+			}},
+		{Name: "hash", Type: "String",
+			Desc: "The hash of the block, as 64 hex digits in lower case.", Append: appendHash},
 	}, blockFields, []plan.Field{
-		{Name: "cursor", Type: "String!", Desc: "The block's place in the order of all blocks.", Append: appendCursor},
+		{Name: "cursor", Type: "String!", Desc: "The cursor of the block.", Append: appendCursor},
 	})
 	for i := range fields {
 		fields[i].Part = i + 1

@@ -13,180 +13,207 @@ import (
 // and the compiled plans are made from it.
 func schemaTable(r *resolvers) []plan.Type {
 	return []plan.Type{
-		{Kind: ast.Enum, Name: "BigIntFormat", Desc: "How a number that may be larger than 64 bits is written.",
+		{Kind: ast.Enum, Name: "BigIntFormat", Desc: "The notation of an integer that may exceed 64 bits.",
 			Values: []plan.Value{
-				{Name: "HEX", Desc: `Hexadecimal with a leading 0x, such as "0x1a".`},
+				{Name: "HEX", Desc: `Hexadecimal with the prefix 0x, such as "0x1a".`},
 				{Name: "DEC", Desc: `Decimal, such as "26".`},
 			}},
-		{Kind: ast.Interface, Name: "Node", Desc: "An object with an id that is unique in the chain.",
+		{Kind: ast.Interface, Name: "Node", Desc: "An object with a unique id.",
 			Fields: []plan.Field{
-				{Name: "id", Type: "ID!", Desc: "The object's id, with its kind in front."},
+				{Name: "id", Type: "ID!",
+					Desc: `The unique id of the object, prefixed with its kind, such as "block/".`},
 			}},
-		{Kind: ast.Object, Name: "Query", Desc: "What can be asked once.", Fields: []plan.Field{
+		{Kind: ast.Object, Name: "Query", Desc: "The root of all queries.", Fields: []plan.Field{
 			{Name: "info", Type: "Info",
-				Desc:    "The service itself: its version, its clock and how fresh its blocks are.",
+				Desc:    "Information about the service, such as its version and latency.",
 				Resolve: r.info, Cost: infoCost},
-			{Name: "blockchain", Type: "BlockchainQuery", Desc: "The chain: its accounts and its blocks.", Same: true},
+			{Name: "blockchain", Type: "BlockchainQuery", Desc: "The accounts and blocks of the chain.", Same: true},
 		}},
 		infoType,
-		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Accounts and blocks of the chain.", Fields: []plan.Field{
-			{Name: "account", Type: "BlockchainAccountQuery", Desc: "One account.",
+		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Queries for accounts and blocks.", Fields: []plan.Field{
+			{Name: "account", Type: "BlockchainAccountQuery", Desc: "The account with the given address.",
 				Resolve: r.account, Depends: onNothing, Batch: "balance", AtOnce: r.batcher != nil, Args: []plan.Arg{
 					{Name: "address", Type: "String!",
-						Desc: "The account's address: raw (workchain, colon, 64 hex digits) or in the user-friendly " +
-							"form of 48 characters."},
+						Desc: "The address of the account, in the raw form (workchain, colon, 64 hex digits) or in " +
+							"the user-friendly form (48 characters)."},
 				}},
 			{Name: "blocks", Type: "BlockchainBlocksConnection",
-				Desc: "A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where " +
-					"after is given, else the last 50.",
+				Desc: "A page of at most 50 blocks, in ascending order of their cursors. If neither first nor last " +
+					"is set, the page has the first 50 blocks if after is set, and the last 50 otherwise.",
 				Resolve: r.blocks, Cost: blocksCost, Depends: r.onPage, Args: []plan.Arg{
-					{Name: "workchain", Type: "Int", Desc: "Blocks of this workchain only; -1 is the masterchain."},
-					{Name: "shard", Type: "String", Desc: "Blocks of this shard only: 16 hex digits, compared whole."},
-					{Name: "first", Type: "Int", Desc: "This many blocks from the low end."},
-					{Name: "after", Type: "String", Desc: "Blocks past this cursor; goes with first."},
-					{Name: "last", Type: "Int", Desc: "This many blocks from the high end."},
-					{Name: "before", Type: "String", Desc: "Blocks short of this cursor; goes with last."},
+					{Name: "workchain", Type: "Int",
+						Desc: "Returns only blocks of this workchain. The masterchain is -1."},
+					{Name: "shard", Type: "String",
+						Desc: "Returns only blocks of exactly this shard, given as 16 hex digits."},
+					{Name: "first", Type: "Int",
+						Desc: "Returns the first n blocks. It cannot be combined with last or before."},
+					{Name: "after", Type: "String",
+						Desc: "Returns blocks after this cursor. It cannot be combined with last."},
+					{Name: "last", Type: "Int",
+						Desc: "Returns the last n blocks. It cannot be combined with first or after."},
+					{Name: "before", Type: "String",
+						Desc: "Returns blocks before this cursor. It cannot be combined with first."},
 					{Name: "allow_latest_inconsistent_data", Type: "Boolean",
-						Desc: "Accepted for older clients, and has no effect: every block served is final."},
+						Desc: "Accepted for compatibility. It has no effect, because all blocks are final."},
 					{Name: "master_seq_no_range", Type: "BlockchainMasterSeqNoFilter",
-						Desc: "Blocks of these masterchain blocks only, and of the shards that they commit."},
+						Desc: "Returns only these masterchain blocks and the shard blocks that they commit."},
 					archiveArg,
 				}},
-			{Name: "block", Type: "BlockchainBlock", Desc: "The block with this hash; null if it is not stored.",
+			{Name: "block", Type: "BlockchainBlock",
+				Desc:    "The block with the given hash, or null if it is not stored.",
 				Resolve: r.block, Cost: lookupCost, Depends: onBlock, Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "block_by_seq_no", Type: "BlockchainBlock",
-				Desc:    "The block with this number in this shard; null if it is not stored.",
+				Desc:    "The block with the given sequence number in its shard, or null if it is not stored.",
 				Resolve: r.blockBySeqNo, Cost: lookupCost, Depends: r.onBlockNumber, Args: []plan.Arg{
-					{Name: "workchain", Type: "Int!", Desc: "The block's workchain; -1 is the masterchain."},
+					{Name: "workchain", Type: "Int!", Desc: "The workchain of the block. The masterchain is -1."},
 					{Name: "shard", Type: "String",
-						Desc: "The block's shard: 16 hex digits, compared whole. Required, unless thread is set."},
-					{Name: "seq_no", Type: "Float!", Desc: "The block's number in its shard."},
+						Desc: "The shard of the block, as 16 hex digits. Required unless thread is set."},
+					{Name: "seq_no", Type: "Float!", Desc: "The sequence number of the block in its shard."},
 					archiveArg,
-					{Name: "thread", Type: "String", Desc: "The former name of shard."},
+					{Name: "thread", Type: "String", Desc: "The former name of shard, for older clients."},
 				}},
 			{Name: "prev_shard_blocks", Type: "[BlockchainBlock]",
-				Desc: "The block before this one in its shard; both blocks if this one merged two shards. Empty if " +
-					"one of them, or the block itself, is not stored.",
+				Desc: "The predecessor of the block in its shard, or both predecessors if the block merged two " +
+					"shards. The list is empty if the block or one of its predecessors is not stored.",
 				Resolve: r.prevShardBlocks, Cost: neighborCost, Depends: onBlock,
 				Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "next_shard_blocks", Type: "[BlockchainBlock]",
-				Desc: "The block after this one in its shard; both blocks if the shard was split after this one. " +
-					"Empty if one of them, or the block itself, is not stored: after the newest block, for example.",
+				Desc: "The successor of the block in its shard, or both successors if the shard was split after the " +
+					"block. The list is empty if the block or one of its successors is not stored, for example after " +
+					"the newest block.",
 				Resolve: r.nextShardBlocks, Cost: neighborCost, Depends: onBlock,
 				Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "master_seq_no_range", Type: "BlockchainMasterSeqNoRange",
-				Desc: "The range of masterchain blocks for blocks(master_seq_no_range:) that has all blocks " +
-					"generated between two times, in seconds since 1970.",
+				Desc: "The range of masterchain blocks that covers all blocks generated between two times. Pass it " +
+					"to the field blocks as master_seq_no_range.",
 				Resolve: r.masterSeqNoRange, Cost: r.masterRangeCost, Depends: onAllBlocks, Args: []plan.Arg{
-					{Name: "time_start", Type: "Int", Desc: "The range has blocks generated at this time or later."},
-					{Name: "time_end", Type: "Int", Desc: "The range has blocks generated before this time."},
+					{Name: "time_start", Type: "Int",
+						Desc: "The beginning of the time range, as Unix time in seconds. It is in the range."},
+					{Name: "time_end", Type: "Int",
+						Desc: "The end of the time range, as Unix time in seconds. It is not in the range."},
 					archiveArg,
 				}},
 		}},
 		{Kind: ast.Object, Name: "BlockchainMasterSeqNoRange",
-			Desc: "A range of masterchain blocks. A bound for which no time is given is null.",
+			Desc: "A range of masterchain blocks. A bound is null if the query did not set its time.",
 			Fields: []plan.Field{
 				{Name: "start", Type: "Int",
-					Desc: "The first masterchain block generated at time_start or later, or the number that the next " +
-						"one will have. Null if earlier blocks are not stored.",
+					Desc: "The sequence number of the first masterchain block that was generated at or after " +
+						"time_start. If there is none yet, it is the number of the next masterchain block. Null if " +
+						"earlier blocks are not stored.",
 					Append: func(dst []byte, src any) []byte { return appendNumber(dst, src.(*masterRange).start) }},
 				{Name: "end", Type: "Int",
-					Desc: "The first masterchain block generated at time_end or later of which all shard blocks were " +
-						"generated at time_end or later, too. It is not in the range. Null if there is none yet.",
+					Desc: "The sequence number of the first masterchain block that, like all of its shard blocks, " +
+						"was generated at or after time_end. It is not in the range. Null if there is none yet.",
 					Append: func(dst []byte, src any) []byte { return appendNumber(dst, src.(*masterRange).end) }},
 			}},
 		{Kind: ast.InputObject, Name: "BlockchainMasterSeqNoFilter", Desc: "A range of masterchain blocks.",
 			Fields: []plan.Field{
-				{Name: "start", Type: "Int", Desc: "The first masterchain block; the oldest one stored where absent."},
-				{Name: "end", Type: "Int", Desc: "The masterchain block after the last one; no end where absent."},
+				{Name: "start", Type: "Int",
+					Desc: "The sequence number of the first masterchain block in the range. Default: the oldest " +
+						"stored block."},
+				{Name: "end", Type: "Int",
+					Desc: "The sequence number of the first masterchain block after the range. Default: no limit."},
 			}},
-		{Kind: ast.Object, Name: "BlockchainAccountQuery", Desc: "What is known of one account.", Fields: []plan.Field{
-			{Name: "info", Type: "BlockchainAccount", Desc: "The account's state.", Same: true},
+		{Kind: ast.Object, Name: "BlockchainAccountQuery", Desc: "Queries for one account.", Fields: []plan.Field{
+			{Name: "info", Type: "BlockchainAccount", Desc: "The state of the account.", Same: true},
 		}},
 		{Kind: ast.Object, Name: "BlockchainAccount",
-			Desc:       "The state of an account. One that the chain has never seen has a balance of zero.",
+			Desc:       "The state of an account. If the account has never been on the chain, its balance is zero.",
 			Interfaces: []string{"Node"},
 			Is:         func(v any) bool { _, ok := v.(*account); return ok },
 			Fields: []plan.Field{
-				{Name: "id", Type: "ID!", Desc: `"account/" and the address.`,
+				{Name: "id", Type: "ID!", Desc: `The unique id: "account/" followed by the address.`,
 					Append: func(dst []byte, src any) []byte {
 						dst = append(dst, `"account/`...)
 						return append(src.(*account).address.append(dst), '"')
 					}},
-				{Name: "address", Type: "String", Desc: "The address in its raw, lower-case form.",
+				{Name: "address", Type: "String", Desc: "The address in the raw form, in lower case.",
 					Append: func(dst []byte, src any) []byte {
 						return append(src.(*account).address.append(append(dst, '"')), '"')
 					}},
 				{Name: "balance", Type: "String", Desc: "The balance in nano-units.",
 					Resolve: r.balance, Depends: onMasterchain, Args: []plan.Arg{
-						{Name: "format", Type: "BigIntFormat", Desc: "How it is written; HEX where absent."},
+						{Name: "format", Type: "BigIntFormat", Desc: "The notation of the balance. Default: HEX."},
 					}},
 			}},
 		{Kind: ast.Object, Name: "BlockchainBlocksConnection", Desc: "A page of blocks.", Fields: []plan.Field{
-			{Name: "edges", Type: "[BlockchainBlocksEdge!]!", Desc: "The blocks with their cursors, ascending.",
-				Get: func(src any) any { return (*edges)(src.(*page)) }},
-			{Name: "pageInfo", Type: "PageInfo!", Desc: "Where the page ends and whether there is more.", Same: true},
+			{Name: "edges", Type: "[BlockchainBlocksEdge!]!",
+				Desc: "The blocks and their cursors, in ascending order.",
+				Get:  func(src any) any { return (*edges)(src.(*page)) }},
+			{Name: "pageInfo", Type: "PageInfo!", Desc: "Information for pagination.", Same: true},
 		}},
-		{Kind: ast.Object, Name: "BlockchainBlocksEdge", Desc: "A block in a page.", Fields: []plan.Field{
+		{Kind: ast.Object, Name: "BlockchainBlocksEdge", Desc: "A block and its cursor.", Fields: []plan.Field{
 			{Name: "node", Type: "BlockchainBlock!", Desc: "The block.", Same: true},
 			preparedFields[len(preparedFields)-1],
 		}},
 		pageInfoType,
-		{Kind: ast.Object, Name: "BlockchainBlock", Desc: "A block.", Interfaces: []string{"Node"},
+		{Kind: ast.Object, Name: "BlockchainBlock", Desc: "A block of the chain.", Interfaces: []string{"Node"},
 			Is: isBlock, Fields: slices.Clone(preparedFields[:len(preparedFields)-1])},
-		{Kind: ast.Object, Name: "Subscription", Desc: "What can be followed.", Fields: []plan.Field{
+		{Kind: ast.Object, Name: "Subscription", Desc: "The root of all subscriptions.", Fields: []plan.Field{
 			{Name: "blocks", Type: "Block",
-				Desc: "Each new block that the filter matches, ascending by cursor; there is no first value.",
+				Desc: "New blocks that match the filter, in ascending order of cursor. There is no initial event.",
 				Same: true, Args: []plan.Arg{
-					{Name: "filter", Type: "BlockFilter", Desc: "Which blocks; all where absent."},
+					{Name: "filter", Type: "BlockFilter", Desc: "The blocks to deliver. Default: all blocks."},
 					{Name: "after", Type: "String",
-						Desc: "Start behind this cursor (or a block's chain_order) instead of now; an empty one is " +
-							"before the oldest block kept."},
+						Desc: "Starts after this cursor or chain_order instead of with the next new block. If it is " +
+							"empty, the subscription starts with the oldest stored block."},
 				}},
 		}},
-		{Kind: ast.Object, Name: "Block", Desc: "A block as subscriptions give it.", Fields: slices.Concat([]plan.Field{
-			{Name: "id", Type: "String", Desc: "The block's hash: 64 lower-case hex digits.", Append: appendHash},
-		}, blockFields, []plan.Field{
-			{Name: "cursor", Type: "String", Desc: "The cursor from which to resume after this block.",
-				Append: appendCursor},
-		})},
+		{Kind: ast.Object, Name: "Block",
+			Desc: "A block delivered by a subscription.", Fields: slices.Concat([]plan.Field{
+				{Name: "id", Type: "String",
+					Desc: "The hash of the block, as 64 hex digits in lower case.", Append: appendHash},
+			}, blockFields, []plan.Field{
+				{Name: "cursor", Type: "String",
+					Desc:   "The cursor of the block. To resume after this block, pass it as after.",
+					Append: appendCursor},
+			})},
 		{Kind: ast.InputObject, Name: "BlockFilter",
-			Desc: "Which blocks to give. A block must satisfy every field that is set, or the alternative in OR.",
+			Desc: "Conditions on a block. A block matches if it satisfies all fields that are set, or the " +
+				"alternative in OR.",
 			Fields: []plan.Field{
-				{Name: "id", Type: "StringFilter", Desc: "The block's hash, hex digits of either case."},
-				{Name: "seq_no", Type: "FloatFilter", Desc: "The block's number in its shard."},
-				{Name: "workchain_id", Type: "IntFilter", Desc: "The block's workchain; -1 is the masterchain."},
-				{Name: "shard", Type: "StringFilter", Desc: "The block's shard: 16 hex digits of either case."},
-				{Name: "gen_utime", Type: "FloatFilter", Desc: "When the block was generated, in seconds since 1970."},
-				{Name: "chain_order", Type: "StringFilter", Desc: "The block's place in the order of all blocks."},
+				{Name: "id", Type: "StringFilter",
+					Desc: "The hash of the block, as hex digits in upper or lower case."},
+				{Name: "seq_no", Type: "FloatFilter", Desc: "The sequence number of the block in its shard."},
+				{Name: "workchain_id", Type: "IntFilter", Desc: "The workchain of the block. The masterchain is -1."},
+				{Name: "shard", Type: "StringFilter",
+					Desc: "The shard of the block, as 16 hex digits in upper or lower case."},
+				{Name: "gen_utime", Type: "FloatFilter",
+					Desc: "The time at which the block was generated, as Unix time in seconds."},
+				{Name: "chain_order", Type: "StringFilter",
+					Desc: "The position of the block in the order of all blocks."},
 				{Name: "OR", Type: "BlockFilter",
-					Desc: "An alternative to all the fields above. One without a field matches everything."},
+					Desc: "An alternative to the conditions above. A filter without fields matches every block."},
 			}},
 		filterType("Int"), filterType("Float"), filterType("String"),
 	}
 }
 
 var (
-	hashArg    = plan.Arg{Name: "hash", Type: "String!", Desc: "The block's hash: 64 hex digits of either case."}
-	archiveArg = plan.Arg{Name: "archive", Type: "Boolean", Desc: "Accepted for clients of other services; no effect."}
+	hashArg = plan.Arg{Name: "hash", Type: "String!",
+		Desc: "The hash of the block, as 64 hex digits in upper or lower case."}
+	archiveArg = plan.Arg{Name: "archive", Type: "Boolean", Desc: "Accepted for compatibility. It has no effect."}
 )
 
-var infoType = plan.Type{Kind: ast.Object, Name: "Info", Desc: "The service itself. Times are in milliseconds.",
+var infoType = plan.Type{Kind: ast.Object, Name: "Info", Desc: "Information about the service.",
 	Fields: []plan.Field{
-		{Name: "version", Type: "String", Desc: "The version of the library that serves, as dotted integers.",
+		{Name: "version", Type: "String", Desc: "The version of the server software, as dotted integers.",
 			Append: func(dst []byte, _ any) []byte {
 				return plan.AppendString(dst, Version)
 			}},
-		{Name: "time", Type: "Float",
-			Desc: "The service's clock, since 1970.", Append: func(dst []byte, src any) []byte {
+		{Name: "time", Type: "Float", Desc: "The current time of the service, as Unix time in milliseconds.",
+			Append: func(dst []byte, src any) []byte {
 				return strconv.AppendInt(dst, src.(*info).now.UnixMilli(), 10)
 			}},
 		{Name: "latency", Type: "Float",
-			Desc:   "How much later than usual the next block is; 0 while blocks come at their usual pace.",
+			Desc: "The time in milliseconds by which the next block is overdue. It is 0 if blocks arrive at their " +
+				"usual rate.",
 			Append: appendLatency},
-		{Name: "blocksLatency", Type: "Float", Desc: "The same as latency.", Append: appendLatency},
+		{Name: "blocksLatency", Type: "Float", Desc: "The same value as latency.", Append: appendLatency},
 		{Name: "lastBlockTime", Type: "Float",
-			Desc: "When the newest masterchain block was generated, since 1970; null where there is none.",
+			Desc: "The time at which the newest masterchain block was generated, as Unix time in milliseconds. Null " +
+				"if there is no such block.",
 			Append: func(dst []byte, src any) []byte {
 				last := src.(*info).lastBlock
 				if last.IsZero() {
@@ -194,10 +221,10 @@ var infoType = plan.Type{Kind: ast.Object, Name: "Info", Desc: "The service itse
 				}
 				return strconv.AppendInt(dst, last.UnixMilli(), 10)
 			}},
-		{Name: "endpoints", Type: "[String]", Desc: "Where the service can be reached.",
+		{Name: "endpoints", Type: "[String]", Desc: "The addresses at which the service is available.",
 			Get: func(src any) any { return src.(*info).endpoints }},
 		{Name: "rempEnabled", Type: "Boolean",
-			Desc: "Whether the service reports on the progress of external messages; it does not.",
+			Desc: "Always false: the service does not report the progress of external messages.",
 			Append: func(dst []byte, _ any) []byte {
 				return append(dst, "false"...)
 			}},
@@ -207,9 +234,9 @@ func appendLatency(dst []byte, src any) []byte {
 	return strconv.AppendInt(dst, src.(*info).latency.Milliseconds(), 10)
 }
 
-var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a page ends and whether there is more.",
+var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Information for pagination.",
 	Fields: []plan.Field{
-		{Name: "startCursor", Type: "String", Desc: "The cursor of the first edge; empty for an empty page.",
+		{Name: "startCursor", Type: "String", Desc: "The cursor of the first edge. Empty if the page is empty.",
 			Append: func(dst []byte, src any) []byte {
 				p := src.(*page)
 				if p.blocks.Len() == 0 {
@@ -217,7 +244,7 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a 
 				}
 				return appendSuffixed(dst, p.blocks.At(0), p.suffix)
 			}},
-		{Name: "endCursor", Type: "String", Desc: "The cursor of the last edge; empty for an empty page.",
+		{Name: "endCursor", Type: "String", Desc: "The cursor of the last edge. Empty if the page is empty.",
 			Append: func(dst []byte, src any) []byte {
 				p := src.(*page)
 				if p.blocks.Len() == 0 {
@@ -226,12 +253,12 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a 
 				return appendSuffixed(dst, p.blocks.At(p.blocks.Len()-1), p.suffix)
 			}},
 		{Name: "hasNextPage", Type: "Boolean!",
-			Desc: "Whether more blocks follow; speaks only for pages asked for with first.",
+			Desc: "When paginating forwards: whether there are more blocks. Otherwise false.",
 			Append: func(dst []byte, src any) []byte {
 				return strconv.AppendBool(dst, src.(*page).hasNext)
 			}},
 		{Name: "hasPreviousPage", Type: "Boolean!",
-			Desc: "Whether more blocks precede; speaks only for pages asked for with last.",
+			Desc: "When paginating backwards: whether there are more blocks. Otherwise false.",
 			Append: func(dst []byte, src any) []byte {
 				return strconv.AppendBool(dst, src.(*page).hasPrevious)
 			}},
@@ -239,23 +266,24 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Where a 
 
 // blockFields are the fields of a block, in queries and subscriptions.
 var blockFields = []plan.Field{
-	{Name: "seq_no", Type: "Float", Desc: "The block's number in its shard. It is not unique in a workchain.",
+	{Name: "seq_no", Type: "Float",
+		Desc: "The sequence number of the block in its shard. Blocks of different shards may have the same number.",
 		Append: func(dst []byte, src any) []byte {
 			return strconv.AppendUint(dst, uint64(blockOf(src).SeqNo), 10)
 		}},
-	{Name: "workchain_id", Type: "Int", Desc: "The block's workchain; -1 is the masterchain.",
+	{Name: "workchain_id", Type: "Int", Desc: "The workchain of the block. The masterchain is -1.",
 		Append: func(dst []byte, src any) []byte {
 			return strconv.AppendInt(dst, int64(blockOf(src).Workchain), 10)
 		}},
-	{Name: "shard", Type: "String", Desc: "The block's shard: 16 lower-case hex digits.",
+	{Name: "shard", Type: "String", Desc: "The shard of the block, as 16 hex digits in lower case.",
 		Append: func(dst []byte, src any) []byte {
 			return append(appendShard(append(dst, '"'), blockOf(src).Shard), '"')
 		}},
-	{Name: "gen_utime", Type: "Float", Desc: "When the block was generated, in seconds since 1970.",
+	{Name: "gen_utime", Type: "Float", Desc: "The time at which the block was generated, as Unix time in seconds.",
 		Append: func(dst []byte, src any) []byte {
 			return strconv.AppendInt(dst, blockOf(src).Time.Unix(), 10)
 		}},
-	{Name: "chain_order", Type: "String", Desc: "The block's place in the order of all blocks.",
+	{Name: "chain_order", Type: "String", Desc: "The position of the block in the order of all blocks.",
 		Append: appendOrder},
 }
 
@@ -287,16 +315,16 @@ func appendSuffixed(dst []byte, b *Block, suffix string) []byte {
 func filterType(scalar string) plan.Type {
 	list := "[" + scalar + "]"
 	return plan.Type{Kind: ast.InputObject, Name: scalar + "Filter",
-		Desc: "Conditions on a value; all that are set must hold.",
+		Desc: "Conditions on a value. The value must satisfy all that are set.",
 		Fields: []plan.Field{
-			{Name: "eq", Type: scalar, Desc: "Equal to; null matches nothing."},
-			{Name: "ne", Type: scalar, Desc: "Not equal to; null matches everything."},
-			{Name: "gt", Type: scalar, Desc: "Greater than."},
-			{Name: "lt", Type: scalar, Desc: "Less than."},
-			{Name: "ge", Type: scalar, Desc: "Greater than or equal to."},
-			{Name: "le", Type: scalar, Desc: "Less than or equal to."},
-			{Name: "in", Type: list, Desc: "One of; an empty list matches nothing."},
-			{Name: "notIn", Type: list, Desc: "None of; an empty list matches everything."},
+			{Name: "eq", Type: scalar, Desc: "Equal to this value. Null matches nothing."},
+			{Name: "ne", Type: scalar, Desc: "Not equal to this value. Null matches everything."},
+			{Name: "gt", Type: scalar, Desc: "Greater than this value."},
+			{Name: "lt", Type: scalar, Desc: "Less than this value."},
+			{Name: "ge", Type: scalar, Desc: "Greater than or equal to this value."},
+			{Name: "le", Type: scalar, Desc: "Less than or equal to this value."},
+			{Name: "in", Type: list, Desc: "Equal to one of these values. An empty list matches nothing."},
+			{Name: "notIn", Type: list, Desc: "Equal to none of these values. An empty list matches everything."},
 		}}
 }
 

@@ -13,9 +13,9 @@ import (
 // BalanceBlockchainBlockchainQuery includes the requested fields of the GraphQL type BlockchainQuery.
 // The GraphQL type's documentation follows.
 //
-// Accounts and blocks of the chain.
+// Queries for accounts and blocks.
 type BalanceBlockchainBlockchainQuery struct {
-	// One account.
+	// The account with the given address.
 	Account BalanceBlockchainBlockchainQueryAccountBlockchainAccountQuery `json:"account"`
 }
 
@@ -27,9 +27,9 @@ func (v *BalanceBlockchainBlockchainQuery) GetAccount() BalanceBlockchainBlockch
 // BalanceBlockchainBlockchainQueryAccountBlockchainAccountQuery includes the requested fields of the GraphQL type BlockchainAccountQuery.
 // The GraphQL type's documentation follows.
 //
-// What is known of one account.
+// Queries for one account.
 type BalanceBlockchainBlockchainQueryAccountBlockchainAccountQuery struct {
-	// The account's state.
+	// The state of the account.
 	Info BalanceBlockchainBlockchainQueryAccountBlockchainAccountQueryInfoBlockchainAccount `json:"info"`
 }
 
@@ -41,9 +41,9 @@ func (v *BalanceBlockchainBlockchainQueryAccountBlockchainAccountQuery) GetInfo(
 // BalanceBlockchainBlockchainQueryAccountBlockchainAccountQueryInfoBlockchainAccount includes the requested fields of the GraphQL type BlockchainAccount.
 // The GraphQL type's documentation follows.
 //
-// The state of an account. One that the chain has never seen has a balance of zero.
+// The state of an account. If the account has never been on the chain, its balance is zero.
 type BalanceBlockchainBlockchainQueryAccountBlockchainAccountQueryInfoBlockchainAccount struct {
-	// The address in its raw, lower-case form.
+	// The address in the raw form, in lower case.
 	Address string `json:"address"`
 	// The balance in nano-units.
 	Balance string `json:"balance"`
@@ -61,7 +61,7 @@ func (v *BalanceBlockchainBlockchainQueryAccountBlockchainAccountQueryInfoBlockc
 
 // BalanceResponse is returned by Balance on success.
 type BalanceResponse struct {
-	// The chain: its accounts and its blocks.
+	// The accounts and blocks of the chain.
 	Blockchain BalanceBlockchainBlockchainQuery `json:"blockchain"`
 }
 
@@ -71,19 +71,19 @@ func (v *BalanceResponse) GetBlockchain() BalanceBlockchainBlockchainQuery { ret
 // Block includes the GraphQL fields of Block requested by the fragment Block.
 // The GraphQL type's documentation follows.
 //
-// A block as subscriptions give it.
+// A block delivered by a subscription.
 type Block struct {
-	// The block's hash: 64 lower-case hex digits.
+	// The hash of the block, as 64 hex digits in lower case.
 	Id string `json:"id"`
-	// The block's workchain; -1 is the masterchain.
+	// The workchain of the block. The masterchain is -1.
 	WorkchainId int `json:"workchain_id"`
-	// The block's shard: 16 lower-case hex digits.
+	// The shard of the block, as 16 hex digits in lower case.
 	Shard string `json:"shard"`
-	// The block's number in its shard. It is not unique in a workchain.
+	// The sequence number of the block in its shard. Blocks of different shards may have the same number.
 	SeqNo int64 `json:"seq_no"`
-	// When the block was generated, in seconds since 1970.
+	// The time at which the block was generated, as Unix time in seconds.
 	GenUtime int64 `json:"gen_utime"`
-	// The block's place in the order of all blocks.
+	// The position of the block in the order of all blocks.
 	ChainOrder string `json:"chain_order"`
 }
 
@@ -105,21 +105,21 @@ func (v *Block) GetGenUtime() int64 { return v.GenUtime }
 // GetChainOrder returns Block.ChainOrder, and is useful for accessing the field via an interface.
 func (v *Block) GetChainOrder() string { return v.ChainOrder }
 
-// Which blocks to give. A block must satisfy every field that is set, or the alternative in OR.
+// Conditions on a block. A block matches if it satisfies all fields that are set, or the alternative in OR.
 type BlockFilter struct {
-	// The block's hash, hex digits of either case.
+	// The hash of the block, as hex digits in upper or lower case.
 	Id *StringFilter `json:"id,omitempty"`
-	// The block's number in its shard.
+	// The sequence number of the block in its shard.
 	SeqNo *FloatFilter `json:"seq_no,omitempty"`
-	// The block's workchain; -1 is the masterchain.
+	// The workchain of the block. The masterchain is -1.
 	WorkchainId *IntFilter `json:"workchain_id,omitempty"`
-	// The block's shard: 16 hex digits of either case.
+	// The shard of the block, as 16 hex digits in upper or lower case.
 	Shard *StringFilter `json:"shard,omitempty"`
-	// When the block was generated, in seconds since 1970.
+	// The time at which the block was generated, as Unix time in seconds.
 	GenUtime *FloatFilter `json:"gen_utime,omitempty"`
-	// The block's place in the order of all blocks.
+	// The position of the block in the order of all blocks.
 	ChainOrder *StringFilter `json:"chain_order,omitempty"`
-	// An alternative to all the fields above. One without a field matches everything.
+	// An alternative to the conditions above. A filter without fields matches every block.
 	OR *BlockFilter `json:"OR,omitempty"`
 }
 
@@ -146,30 +146,30 @@ func (v *BlockFilter) GetOR() *BlockFilter { return v.OR }
 
 // BlocksResponse is returned by Blocks on success.
 type BlocksResponse struct {
-	// Each new block that the filter matches, ascending by cursor; there is no first value.
+	// New blocks that match the filter, in ascending order of cursor. There is no initial event.
 	Blocks Block `json:"blocks"`
 }
 
 // GetBlocks returns BlocksResponse.Blocks, and is useful for accessing the field via an interface.
 func (v *BlocksResponse) GetBlocks() Block { return v.Blocks }
 
-// Conditions on a value; all that are set must hold.
+// Conditions on a value. The value must satisfy all that are set.
 type FloatFilter struct {
-	// Equal to; null matches nothing.
+	// Equal to this value. Null matches nothing.
 	Eq *float64 `json:"eq,omitempty"`
-	// Not equal to; null matches everything.
+	// Not equal to this value. Null matches everything.
 	Ne *float64 `json:"ne,omitempty"`
-	// Greater than.
+	// Greater than this value.
 	Gt *float64 `json:"gt,omitempty"`
-	// Less than.
+	// Less than this value.
 	Lt *float64 `json:"lt,omitempty"`
-	// Greater than or equal to.
+	// Greater than or equal to this value.
 	Ge *float64 `json:"ge,omitempty"`
-	// Less than or equal to.
+	// Less than or equal to this value.
 	Le *float64 `json:"le,omitempty"`
-	// One of; an empty list matches nothing.
+	// Equal to one of these values. An empty list matches nothing.
 	In []*float64 `json:"in,omitempty"`
-	// None of; an empty list matches everything.
+	// Equal to none of these values. An empty list matches everything.
 	NotIn []*float64 `json:"notIn,omitempty"`
 }
 
@@ -197,23 +197,23 @@ func (v *FloatFilter) GetIn() []*float64 { return v.In }
 // GetNotIn returns FloatFilter.NotIn, and is useful for accessing the field via an interface.
 func (v *FloatFilter) GetNotIn() []*float64 { return v.NotIn }
 
-// Conditions on a value; all that are set must hold.
+// Conditions on a value. The value must satisfy all that are set.
 type IntFilter struct {
-	// Equal to; null matches nothing.
+	// Equal to this value. Null matches nothing.
 	Eq *int `json:"eq,omitempty"`
-	// Not equal to; null matches everything.
+	// Not equal to this value. Null matches everything.
 	Ne *int `json:"ne,omitempty"`
-	// Greater than.
+	// Greater than this value.
 	Gt *int `json:"gt,omitempty"`
-	// Less than.
+	// Less than this value.
 	Lt *int `json:"lt,omitempty"`
-	// Greater than or equal to.
+	// Greater than or equal to this value.
 	Ge *int `json:"ge,omitempty"`
-	// Less than or equal to.
+	// Less than or equal to this value.
 	Le *int `json:"le,omitempty"`
-	// One of; an empty list matches nothing.
+	// Equal to one of these values. An empty list matches nothing.
 	In []*int `json:"in,omitempty"`
-	// None of; an empty list matches everything.
+	// Equal to none of these values. An empty list matches everything.
 	NotIn []*int `json:"notIn,omitempty"`
 }
 
@@ -244,9 +244,9 @@ func (v *IntFilter) GetNotIn() []*int { return v.NotIn }
 // NewestBlockchainBlockchainQuery includes the requested fields of the GraphQL type BlockchainQuery.
 // The GraphQL type's documentation follows.
 //
-// Accounts and blocks of the chain.
+// Queries for accounts and blocks.
 type NewestBlockchainBlockchainQuery struct {
-	// A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.
+	// A page of at most 50 blocks, in ascending order of their cursors. If neither first nor last is set, the page has the first 50 blocks if after is set, and the last 50 otherwise.
 	Blocks NewestBlockchainBlockchainQueryBlocksBlockchainBlocksConnection `json:"blocks"`
 }
 
@@ -260,7 +260,7 @@ func (v *NewestBlockchainBlockchainQuery) GetBlocks() NewestBlockchainBlockchain
 //
 // A page of blocks.
 type NewestBlockchainBlockchainQueryBlocksBlockchainBlocksConnection struct {
-	// Where the page ends and whether there is more.
+	// Information for pagination.
 	PageInfo NewestBlockchainBlockchainQueryBlocksBlockchainBlocksConnectionPageInfo `json:"pageInfo"`
 }
 
@@ -272,9 +272,9 @@ func (v *NewestBlockchainBlockchainQueryBlocksBlockchainBlocksConnection) GetPag
 // NewestBlockchainBlockchainQueryBlocksBlockchainBlocksConnectionPageInfo includes the requested fields of the GraphQL type PageInfo.
 // The GraphQL type's documentation follows.
 //
-// Where a page ends and whether there is more.
+// Information for pagination.
 type NewestBlockchainBlockchainQueryBlocksBlockchainBlocksConnectionPageInfo struct {
-	// The cursor of the last edge; empty for an empty page.
+	// The cursor of the last edge. Empty if the page is empty.
 	EndCursor string `json:"endCursor"`
 }
 
@@ -285,30 +285,30 @@ func (v *NewestBlockchainBlockchainQueryBlocksBlockchainBlocksConnectionPageInfo
 
 // NewestResponse is returned by Newest on success.
 type NewestResponse struct {
-	// The chain: its accounts and its blocks.
+	// The accounts and blocks of the chain.
 	Blockchain NewestBlockchainBlockchainQuery `json:"blockchain"`
 }
 
 // GetBlockchain returns NewestResponse.Blockchain, and is useful for accessing the field via an interface.
 func (v *NewestResponse) GetBlockchain() NewestBlockchainBlockchainQuery { return v.Blockchain }
 
-// Conditions on a value; all that are set must hold.
+// Conditions on a value. The value must satisfy all that are set.
 type StringFilter struct {
-	// Equal to; null matches nothing.
+	// Equal to this value. Null matches nothing.
 	Eq *string `json:"eq,omitempty"`
-	// Not equal to; null matches everything.
+	// Not equal to this value. Null matches everything.
 	Ne *string `json:"ne,omitempty"`
-	// Greater than.
+	// Greater than this value.
 	Gt *string `json:"gt,omitempty"`
-	// Less than.
+	// Less than this value.
 	Lt *string `json:"lt,omitempty"`
-	// Greater than or equal to.
+	// Greater than or equal to this value.
 	Ge *string `json:"ge,omitempty"`
-	// Less than or equal to.
+	// Less than or equal to this value.
 	Le *string `json:"le,omitempty"`
-	// One of; an empty list matches nothing.
+	// Equal to one of these values. An empty list matches nothing.
 	In []*string `json:"in,omitempty"`
-	// None of; an empty list matches everything.
+	// Equal to none of these values. An empty list matches everything.
 	NotIn []*string `json:"notIn,omitempty"`
 }
 

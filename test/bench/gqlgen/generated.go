@@ -603,11 +603,11 @@ func (ec *executionContext) introspectType(name string) (*introspection.Type, er
 
 var sources = []*ast.Source{
 	{Name: "../schema.graphql", Input: `"""
-How a number that may be larger than 64 bits is written.
+The notation of an integer that may exceed 64 bits.
 """
 enum BigIntFormat {
   """
-  Hexadecimal with a leading 0x, such as "0x1a".
+  Hexadecimal with the prefix 0x, such as "0x1a".
   """
   HEX
   """
@@ -616,223 +616,223 @@ enum BigIntFormat {
   DEC
 }
 """
-An object with an id that is unique in the chain.
+An object with a unique id.
 """
 interface Node {
   """
-  The object's id, with its kind in front.
+  The unique id of the object, prefixed with its kind, such as "block/".
   """
   id: ID!
 }
 """
-What can be asked once.
+The root of all queries.
 """
 type Query {
   """
-  The service itself: its version, its clock and how fresh its blocks are.
+  Information about the service, such as its version and latency.
   """
   info: Info
   """
-  The chain: its accounts and its blocks.
+  The accounts and blocks of the chain.
   """
   blockchain: BlockchainQuery
 }
 """
-The service itself. Times are in milliseconds.
+Information about the service.
 """
 type Info {
   """
-  The version of the library that serves, as dotted integers.
+  The version of the server software, as dotted integers.
   """
   version: String
   """
-  The service's clock, since 1970.
+  The current time of the service, as Unix time in milliseconds.
   """
   time: Float
   """
-  How much later than usual the next block is; 0 while blocks come at their usual pace.
+  The time in milliseconds by which the next block is overdue. It is 0 if blocks arrive at their usual rate.
   """
   latency: Float
   """
-  The same as latency.
+  The same value as latency.
   """
   blocksLatency: Float
   """
-  When the newest masterchain block was generated, since 1970; null where there is none.
+  The time at which the newest masterchain block was generated, as Unix time in milliseconds. Null if there is no such block.
   """
   lastBlockTime: Float
   """
-  Where the service can be reached.
+  The addresses at which the service is available.
   """
   endpoints: [String]
   """
-  Whether the service reports on the progress of external messages; it does not.
+  Always false: the service does not report the progress of external messages.
   """
   rempEnabled: Boolean
 }
 """
-Accounts and blocks of the chain.
+Queries for accounts and blocks.
 """
 type BlockchainQuery {
   """
-  One account.
+  The account with the given address.
   """
   account(
     """
-    The account's address: raw (workchain, colon, 64 hex digits) or in the user-friendly form of 48 characters.
+    The address of the account, in the raw form (workchain, colon, 64 hex digits) or in the user-friendly form (48 characters).
     """
     address: String!
   ): BlockchainAccountQuery
   """
-  A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.
+  A page of at most 50 blocks, in ascending order of their cursors. If neither first nor last is set, the page has the first 50 blocks if after is set, and the last 50 otherwise.
   """
   blocks(
     """
-    Blocks of this workchain only; -1 is the masterchain.
+    Returns only blocks of this workchain. The masterchain is -1.
     """
     workchain: Int
 
     """
-    Blocks of this shard only: 16 hex digits, compared whole.
+    Returns only blocks of exactly this shard, given as 16 hex digits.
     """
     shard: String
 
     """
-    This many blocks from the low end.
+    Returns the first n blocks. It cannot be combined with last or before.
     """
     first: Int
 
     """
-    Blocks past this cursor; goes with first.
+    Returns blocks after this cursor. It cannot be combined with last.
     """
     after: String
 
     """
-    This many blocks from the high end.
+    Returns the last n blocks. It cannot be combined with first or after.
     """
     last: Int
 
     """
-    Blocks short of this cursor; goes with last.
+    Returns blocks before this cursor. It cannot be combined with first.
     """
     before: String
 
     """
-    Accepted for older clients, and has no effect: every block served is final.
+    Accepted for compatibility. It has no effect, because all blocks are final.
     """
     allow_latest_inconsistent_data: Boolean
 
     """
-    Blocks of these masterchain blocks only, and of the shards that they commit.
+    Returns only these masterchain blocks and the shard blocks that they commit.
     """
     master_seq_no_range: BlockchainMasterSeqNoFilter
 
     """
-    Accepted for clients of other services; no effect.
+    Accepted for compatibility. It has no effect.
     """
     archive: Boolean
   ): BlockchainBlocksConnection
   """
-  The block with this hash; null if it is not stored.
+  The block with the given hash, or null if it is not stored.
   """
   block(
     """
-    The block's hash: 64 hex digits of either case.
+    The hash of the block, as 64 hex digits in upper or lower case.
     """
     hash: String!
 
     """
-    Accepted for clients of other services; no effect.
+    Accepted for compatibility. It has no effect.
     """
     archive: Boolean
   ): BlockchainBlock
   """
-  The block with this number in this shard; null if it is not stored.
+  The block with the given sequence number in its shard, or null if it is not stored.
   """
   block_by_seq_no(
     """
-    The block's workchain; -1 is the masterchain.
+    The workchain of the block. The masterchain is -1.
     """
     workchain: Int!
 
     """
-    The block's shard: 16 hex digits, compared whole. Required, unless thread is set.
+    The shard of the block, as 16 hex digits. Required unless thread is set.
     """
     shard: String
 
     """
-    The block's number in its shard.
+    The sequence number of the block in its shard.
     """
     seq_no: Float!
 
     """
-    Accepted for clients of other services; no effect.
+    Accepted for compatibility. It has no effect.
     """
     archive: Boolean
 
     """
-    The former name of shard.
+    The former name of shard, for older clients.
     """
     thread: String
   ): BlockchainBlock
   """
-  The block before this one in its shard; both blocks if this one merged two shards. Empty if one of them, or the block itself, is not stored.
+  The predecessor of the block in its shard, or both predecessors if the block merged two shards. The list is empty if the block or one of its predecessors is not stored.
   """
   prev_shard_blocks(
     """
-    The block's hash: 64 hex digits of either case.
+    The hash of the block, as 64 hex digits in upper or lower case.
     """
     hash: String!
 
     """
-    Accepted for clients of other services; no effect.
+    Accepted for compatibility. It has no effect.
     """
     archive: Boolean
   ): [BlockchainBlock]
   """
-  The block after this one in its shard; both blocks if the shard was split after this one. Empty if one of them, or the block itself, is not stored: after the newest block, for example.
+  The successor of the block in its shard, or both successors if the shard was split after the block. The list is empty if the block or one of its successors is not stored, for example after the newest block.
   """
   next_shard_blocks(
     """
-    The block's hash: 64 hex digits of either case.
+    The hash of the block, as 64 hex digits in upper or lower case.
     """
     hash: String!
 
     """
-    Accepted for clients of other services; no effect.
+    Accepted for compatibility. It has no effect.
     """
     archive: Boolean
   ): [BlockchainBlock]
   """
-  The range of masterchain blocks for blocks(master_seq_no_range:) that has all blocks generated between two times, in seconds since 1970.
+  The range of masterchain blocks that covers all blocks generated between two times. Pass it to the field blocks as master_seq_no_range.
   """
   master_seq_no_range(
     """
-    The range has blocks generated at this time or later.
+    The beginning of the time range, as Unix time in seconds. It is in the range.
     """
     time_start: Int
 
     """
-    The range has blocks generated before this time.
+    The end of the time range, as Unix time in seconds. It is not in the range.
     """
     time_end: Int
 
     """
-    Accepted for clients of other services; no effect.
+    Accepted for compatibility. It has no effect.
     """
     archive: Boolean
   ): BlockchainMasterSeqNoRange
 }
 """
-A range of masterchain blocks. A bound for which no time is given is null.
+A range of masterchain blocks. A bound is null if the query did not set its time.
 """
 type BlockchainMasterSeqNoRange {
   """
-  The first masterchain block generated at time_start or later, or the number that the next one will have. Null if earlier blocks are not stored.
+  The sequence number of the first masterchain block that was generated at or after time_start. If there is none yet, it is the number of the next masterchain block. Null if earlier blocks are not stored.
   """
   start: Int
   """
-  The first masterchain block generated at time_end or later of which all shard blocks were generated at time_end or later, too. It is not in the range. Null if there is none yet.
+  The sequence number of the first masterchain block that, like all of its shard blocks, was generated at or after time_end. It is not in the range. Null if there is none yet.
   """
   end: Int
 }
@@ -841,33 +841,33 @@ A range of masterchain blocks.
 """
 input BlockchainMasterSeqNoFilter {
   """
-  The first masterchain block; the oldest one stored where absent.
+  The sequence number of the first masterchain block in the range. Default: the oldest stored block.
   """
   start: Int
   """
-  The masterchain block after the last one; no end where absent.
+  The sequence number of the first masterchain block after the range. Default: no limit.
   """
   end: Int
 }
 """
-What is known of one account.
+Queries for one account.
 """
 type BlockchainAccountQuery {
   """
-  The account's state.
+  The state of the account.
   """
   info: BlockchainAccount
 }
 """
-The state of an account. One that the chain has never seen has a balance of zero.
+The state of an account. If the account has never been on the chain, its balance is zero.
 """
 type BlockchainAccount implements Node {
   """
-  "account/" and the address.
+  The unique id: "account/" followed by the address.
   """
   id: ID!
   """
-  The address in its raw, lower-case form.
+  The address in the raw form, in lower case.
   """
   address: String
   """
@@ -875,7 +875,7 @@ type BlockchainAccount implements Node {
   """
   balance(
     """
-    How it is written; HEX where absent.
+    The notation of the balance. Default: HEX.
     """
     format: BigIntFormat
   ): String
@@ -885,16 +885,16 @@ A page of blocks.
 """
 type BlockchainBlocksConnection {
   """
-  The blocks with their cursors, ascending.
+  The blocks and their cursors, in ascending order.
   """
   edges: [BlockchainBlocksEdge!]!
   """
-  Where the page ends and whether there is more.
+  Information for pagination.
   """
   pageInfo: PageInfo!
 }
 """
-A block in a page.
+A block and its cursor.
 """
 type BlockchainBlocksEdge {
   """
@@ -902,257 +902,257 @@ type BlockchainBlocksEdge {
   """
   node: BlockchainBlock!
   """
-  The block's place in the order of all blocks.
+  The cursor of the block.
   """
   cursor: String!
 }
 """
-Where a page ends and whether there is more.
+Information for pagination.
 """
 type PageInfo {
   """
-  The cursor of the first edge; empty for an empty page.
+  The cursor of the first edge. Empty if the page is empty.
   """
   startCursor: String
   """
-  The cursor of the last edge; empty for an empty page.
+  The cursor of the last edge. Empty if the page is empty.
   """
   endCursor: String
   """
-  Whether more blocks follow; speaks only for pages asked for with first.
+  When paginating forwards: whether there are more blocks. Otherwise false.
   """
   hasNextPage: Boolean!
   """
-  Whether more blocks precede; speaks only for pages asked for with last.
+  When paginating backwards: whether there are more blocks. Otherwise false.
   """
   hasPreviousPage: Boolean!
 }
 """
-A block.
+A block of the chain.
 """
 type BlockchainBlock implements Node {
   """
-  "block/" and the hash.
+  The unique id: "block/" followed by the hash.
   """
   id: ID!
   """
-  The block's hash: 64 lower-case hex digits.
+  The hash of the block, as 64 hex digits in lower case.
   """
   hash: String
   """
-  The block's number in its shard. It is not unique in a workchain.
+  The sequence number of the block in its shard. Blocks of different shards may have the same number.
   """
   seq_no: Float
   """
-  The block's workchain; -1 is the masterchain.
+  The workchain of the block. The masterchain is -1.
   """
   workchain_id: Int
   """
-  The block's shard: 16 lower-case hex digits.
+  The shard of the block, as 16 hex digits in lower case.
   """
   shard: String
   """
-  When the block was generated, in seconds since 1970.
+  The time at which the block was generated, as Unix time in seconds.
   """
   gen_utime: Float
   """
-  The block's place in the order of all blocks.
+  The position of the block in the order of all blocks.
   """
   chain_order: String
 }
 """
-What can be followed.
+The root of all subscriptions.
 """
 type Subscription {
   """
-  Each new block that the filter matches, ascending by cursor; there is no first value.
+  New blocks that match the filter, in ascending order of cursor. There is no initial event.
   """
   blocks(
     """
-    Which blocks; all where absent.
+    The blocks to deliver. Default: all blocks.
     """
     filter: BlockFilter
 
     """
-    Start behind this cursor (or a block's chain_order) instead of now; an empty one is before the oldest block kept.
+    Starts after this cursor or chain_order instead of with the next new block. If it is empty, the subscription starts with the oldest stored block.
     """
     after: String
   ): Block
 }
 """
-A block as subscriptions give it.
+A block delivered by a subscription.
 """
 type Block {
   """
-  The block's hash: 64 lower-case hex digits.
+  The hash of the block, as 64 hex digits in lower case.
   """
   id: String
   """
-  The block's number in its shard. It is not unique in a workchain.
+  The sequence number of the block in its shard. Blocks of different shards may have the same number.
   """
   seq_no: Float
   """
-  The block's workchain; -1 is the masterchain.
+  The workchain of the block. The masterchain is -1.
   """
   workchain_id: Int
   """
-  The block's shard: 16 lower-case hex digits.
+  The shard of the block, as 16 hex digits in lower case.
   """
   shard: String
   """
-  When the block was generated, in seconds since 1970.
+  The time at which the block was generated, as Unix time in seconds.
   """
   gen_utime: Float
   """
-  The block's place in the order of all blocks.
+  The position of the block in the order of all blocks.
   """
   chain_order: String
   """
-  The cursor from which to resume after this block.
+  The cursor of the block. To resume after this block, pass it as after.
   """
   cursor: String
 }
 """
-Which blocks to give. A block must satisfy every field that is set, or the alternative in OR.
+Conditions on a block. A block matches if it satisfies all fields that are set, or the alternative in OR.
 """
 input BlockFilter {
   """
-  The block's hash, hex digits of either case.
+  The hash of the block, as hex digits in upper or lower case.
   """
   id: StringFilter
   """
-  The block's number in its shard.
+  The sequence number of the block in its shard.
   """
   seq_no: FloatFilter
   """
-  The block's workchain; -1 is the masterchain.
+  The workchain of the block. The masterchain is -1.
   """
   workchain_id: IntFilter
   """
-  The block's shard: 16 hex digits of either case.
+  The shard of the block, as 16 hex digits in upper or lower case.
   """
   shard: StringFilter
   """
-  When the block was generated, in seconds since 1970.
+  The time at which the block was generated, as Unix time in seconds.
   """
   gen_utime: FloatFilter
   """
-  The block's place in the order of all blocks.
+  The position of the block in the order of all blocks.
   """
   chain_order: StringFilter
   """
-  An alternative to all the fields above. One without a field matches everything.
+  An alternative to the conditions above. A filter without fields matches every block.
   """
   OR: BlockFilter
 }
 """
-Conditions on a value; all that are set must hold.
+Conditions on a value. The value must satisfy all that are set.
 """
 input IntFilter {
   """
-  Equal to; null matches nothing.
+  Equal to this value. Null matches nothing.
   """
   eq: Int
   """
-  Not equal to; null matches everything.
+  Not equal to this value. Null matches everything.
   """
   ne: Int
   """
-  Greater than.
+  Greater than this value.
   """
   gt: Int
   """
-  Less than.
+  Less than this value.
   """
   lt: Int
   """
-  Greater than or equal to.
+  Greater than or equal to this value.
   """
   ge: Int
   """
-  Less than or equal to.
+  Less than or equal to this value.
   """
   le: Int
   """
-  One of; an empty list matches nothing.
+  Equal to one of these values. An empty list matches nothing.
   """
   in: [Int]
   """
-  None of; an empty list matches everything.
+  Equal to none of these values. An empty list matches everything.
   """
   notIn: [Int]
 }
 """
-Conditions on a value; all that are set must hold.
+Conditions on a value. The value must satisfy all that are set.
 """
 input FloatFilter {
   """
-  Equal to; null matches nothing.
+  Equal to this value. Null matches nothing.
   """
   eq: Float
   """
-  Not equal to; null matches everything.
+  Not equal to this value. Null matches everything.
   """
   ne: Float
   """
-  Greater than.
+  Greater than this value.
   """
   gt: Float
   """
-  Less than.
+  Less than this value.
   """
   lt: Float
   """
-  Greater than or equal to.
+  Greater than or equal to this value.
   """
   ge: Float
   """
-  Less than or equal to.
+  Less than or equal to this value.
   """
   le: Float
   """
-  One of; an empty list matches nothing.
+  Equal to one of these values. An empty list matches nothing.
   """
   in: [Float]
   """
-  None of; an empty list matches everything.
+  Equal to none of these values. An empty list matches everything.
   """
   notIn: [Float]
 }
 """
-Conditions on a value; all that are set must hold.
+Conditions on a value. The value must satisfy all that are set.
 """
 input StringFilter {
   """
-  Equal to; null matches nothing.
+  Equal to this value. Null matches nothing.
   """
   eq: String
   """
-  Not equal to; null matches everything.
+  Not equal to this value. Null matches everything.
   """
   ne: String
   """
-  Greater than.
+  Greater than this value.
   """
   gt: String
   """
-  Less than.
+  Less than this value.
   """
   lt: String
   """
-  Greater than or equal to.
+  Greater than or equal to this value.
   """
   ge: String
   """
-  Less than or equal to.
+  Less than or equal to this value.
   """
   le: String
   """
-  One of; an empty list matches nothing.
+  Equal to one of these values. An empty list matches nothing.
   """
   in: [String]
   """
-  None of; an empty list matches everything.
+  Equal to none of these values. An empty list matches everything.
   """
   notIn: [String]
 }

@@ -9,54 +9,54 @@ import (
 	"strconv"
 )
 
-// An object with an id that is unique in the chain.
+// An object with a unique id.
 type Node interface {
 	IsNode()
-	// The object's id, with its kind in front.
+	// The unique id of the object, prefixed with its kind, such as "block/".
 	GetID() string
 }
 
-// A block as subscriptions give it.
+// A block delivered by a subscription.
 type Block struct {
-	// The block's hash: 64 lower-case hex digits.
+	// The hash of the block, as 64 hex digits in lower case.
 	ID *string `json:"id,omitempty"`
-	// The block's number in its shard. It is not unique in a workchain.
+	// The sequence number of the block in its shard. Blocks of different shards may have the same number.
 	SeqNo *float64 `json:"seq_no,omitempty"`
-	// The block's workchain; -1 is the masterchain.
+	// The workchain of the block. The masterchain is -1.
 	WorkchainID *int `json:"workchain_id,omitempty"`
-	// The block's shard: 16 lower-case hex digits.
+	// The shard of the block, as 16 hex digits in lower case.
 	Shard *string `json:"shard,omitempty"`
-	// When the block was generated, in seconds since 1970.
+	// The time at which the block was generated, as Unix time in seconds.
 	GenUtime *float64 `json:"gen_utime,omitempty"`
-	// The block's place in the order of all blocks.
+	// The position of the block in the order of all blocks.
 	ChainOrder *string `json:"chain_order,omitempty"`
-	// The cursor from which to resume after this block.
+	// The cursor of the block. To resume after this block, pass it as after.
 	Cursor *string `json:"cursor,omitempty"`
 }
 
-// Which blocks to give. A block must satisfy every field that is set, or the alternative in OR.
+// Conditions on a block. A block matches if it satisfies all fields that are set, or the alternative in OR.
 type BlockFilter struct {
-	// The block's hash, hex digits of either case.
+	// The hash of the block, as hex digits in upper or lower case.
 	ID *StringFilter `json:"id,omitempty"`
-	// The block's number in its shard.
+	// The sequence number of the block in its shard.
 	SeqNo *FloatFilter `json:"seq_no,omitempty"`
-	// The block's workchain; -1 is the masterchain.
+	// The workchain of the block. The masterchain is -1.
 	WorkchainID *IntFilter `json:"workchain_id,omitempty"`
-	// The block's shard: 16 hex digits of either case.
+	// The shard of the block, as 16 hex digits in upper or lower case.
 	Shard *StringFilter `json:"shard,omitempty"`
-	// When the block was generated, in seconds since 1970.
+	// The time at which the block was generated, as Unix time in seconds.
 	GenUtime *FloatFilter `json:"gen_utime,omitempty"`
-	// The block's place in the order of all blocks.
+	// The position of the block in the order of all blocks.
 	ChainOrder *StringFilter `json:"chain_order,omitempty"`
-	// An alternative to all the fields above. One without a field matches everything.
+	// An alternative to the conditions above. A filter without fields matches every block.
 	Or *BlockFilter `json:"OR,omitempty"`
 }
 
-// The state of an account. One that the chain has never seen has a balance of zero.
+// The state of an account. If the account has never been on the chain, its balance is zero.
 type BlockchainAccount struct {
-	// "account/" and the address.
+	// The unique id: "account/" followed by the address.
 	ID string `json:"id"`
-	// The address in its raw, lower-case form.
+	// The address in the raw form, in lower case.
 	Address *string `json:"address,omitempty"`
 	// The balance in nano-units.
 	Balance *string `json:"balance,omitempty"`
@@ -64,191 +64,191 @@ type BlockchainAccount struct {
 
 func (BlockchainAccount) IsNode() {}
 
-// The object's id, with its kind in front.
+// The unique id of the object, prefixed with its kind, such as "block/".
 func (this BlockchainAccount) GetID() string { return this.ID }
 
-// What is known of one account.
+// Queries for one account.
 type BlockchainAccountQuery struct {
-	// The account's state.
+	// The state of the account.
 	Info *BlockchainAccount `json:"info,omitempty"`
 }
 
-// A block.
+// A block of the chain.
 type BlockchainBlock struct {
-	// "block/" and the hash.
+	// The unique id: "block/" followed by the hash.
 	ID string `json:"id"`
-	// The block's hash: 64 lower-case hex digits.
+	// The hash of the block, as 64 hex digits in lower case.
 	Hash *string `json:"hash,omitempty"`
-	// The block's number in its shard. It is not unique in a workchain.
+	// The sequence number of the block in its shard. Blocks of different shards may have the same number.
 	SeqNo *float64 `json:"seq_no,omitempty"`
-	// The block's workchain; -1 is the masterchain.
+	// The workchain of the block. The masterchain is -1.
 	WorkchainID *int `json:"workchain_id,omitempty"`
-	// The block's shard: 16 lower-case hex digits.
+	// The shard of the block, as 16 hex digits in lower case.
 	Shard *string `json:"shard,omitempty"`
-	// When the block was generated, in seconds since 1970.
+	// The time at which the block was generated, as Unix time in seconds.
 	GenUtime *float64 `json:"gen_utime,omitempty"`
-	// The block's place in the order of all blocks.
+	// The position of the block in the order of all blocks.
 	ChainOrder *string `json:"chain_order,omitempty"`
 }
 
 func (BlockchainBlock) IsNode() {}
 
-// The object's id, with its kind in front.
+// The unique id of the object, prefixed with its kind, such as "block/".
 func (this BlockchainBlock) GetID() string { return this.ID }
 
 // A page of blocks.
 type BlockchainBlocksConnection struct {
-	// The blocks with their cursors, ascending.
+	// The blocks and their cursors, in ascending order.
 	Edges []*BlockchainBlocksEdge `json:"edges"`
-	// Where the page ends and whether there is more.
+	// Information for pagination.
 	PageInfo *PageInfo `json:"pageInfo"`
 }
 
-// A block in a page.
+// A block and its cursor.
 type BlockchainBlocksEdge struct {
 	// The block.
 	Node *BlockchainBlock `json:"node"`
-	// The block's place in the order of all blocks.
+	// The cursor of the block.
 	Cursor string `json:"cursor"`
 }
 
 // A range of masterchain blocks.
 type BlockchainMasterSeqNoFilter struct {
-	// The first masterchain block; the oldest one stored where absent.
+	// The sequence number of the first masterchain block in the range. Default: the oldest stored block.
 	Start *int `json:"start,omitempty"`
-	// The masterchain block after the last one; no end where absent.
+	// The sequence number of the first masterchain block after the range. Default: no limit.
 	End *int `json:"end,omitempty"`
 }
 
-// A range of masterchain blocks. A bound for which no time is given is null.
+// A range of masterchain blocks. A bound is null if the query did not set its time.
 type BlockchainMasterSeqNoRange struct {
-	// The first masterchain block generated at time_start or later, or the number that the next one will have. Null if earlier blocks are not stored.
+	// The sequence number of the first masterchain block that was generated at or after time_start. If there is none yet, it is the number of the next masterchain block. Null if earlier blocks are not stored.
 	Start *int `json:"start,omitempty"`
-	// The first masterchain block generated at time_end or later of which all shard blocks were generated at time_end or later, too. It is not in the range. Null if there is none yet.
+	// The sequence number of the first masterchain block that, like all of its shard blocks, was generated at or after time_end. It is not in the range. Null if there is none yet.
 	End *int `json:"end,omitempty"`
 }
 
-// Accounts and blocks of the chain.
+// Queries for accounts and blocks.
 type BlockchainQuery struct {
-	// One account.
+	// The account with the given address.
 	Account *BlockchainAccountQuery `json:"account,omitempty"`
-	// A page of at most 50 blocks, ascending by cursor. Without first and last: the first 50 where after is given, else the last 50.
+	// A page of at most 50 blocks, in ascending order of their cursors. If neither first nor last is set, the page has the first 50 blocks if after is set, and the last 50 otherwise.
 	Blocks *BlockchainBlocksConnection `json:"blocks,omitempty"`
-	// The block with this hash; null if it is not stored.
+	// The block with the given hash, or null if it is not stored.
 	Block *BlockchainBlock `json:"block,omitempty"`
-	// The block with this number in this shard; null if it is not stored.
+	// The block with the given sequence number in its shard, or null if it is not stored.
 	BlockBySeqNo *BlockchainBlock `json:"block_by_seq_no,omitempty"`
-	// The block before this one in its shard; both blocks if this one merged two shards. Empty if one of them, or the block itself, is not stored.
+	// The predecessor of the block in its shard, or both predecessors if the block merged two shards. The list is empty if the block or one of its predecessors is not stored.
 	PrevShardBlocks []*BlockchainBlock `json:"prev_shard_blocks,omitempty"`
-	// The block after this one in its shard; both blocks if the shard was split after this one. Empty if one of them, or the block itself, is not stored: after the newest block, for example.
+	// The successor of the block in its shard, or both successors if the shard was split after the block. The list is empty if the block or one of its successors is not stored, for example after the newest block.
 	NextShardBlocks []*BlockchainBlock `json:"next_shard_blocks,omitempty"`
-	// The range of masterchain blocks for blocks(master_seq_no_range:) that has all blocks generated between two times, in seconds since 1970.
+	// The range of masterchain blocks that covers all blocks generated between two times. Pass it to the field blocks as master_seq_no_range.
 	MasterSeqNoRange *BlockchainMasterSeqNoRange `json:"master_seq_no_range,omitempty"`
 }
 
-// Conditions on a value; all that are set must hold.
+// Conditions on a value. The value must satisfy all that are set.
 type FloatFilter struct {
-	// Equal to; null matches nothing.
+	// Equal to this value. Null matches nothing.
 	Eq *float64 `json:"eq,omitempty"`
-	// Not equal to; null matches everything.
+	// Not equal to this value. Null matches everything.
 	Ne *float64 `json:"ne,omitempty"`
-	// Greater than.
+	// Greater than this value.
 	Gt *float64 `json:"gt,omitempty"`
-	// Less than.
+	// Less than this value.
 	Lt *float64 `json:"lt,omitempty"`
-	// Greater than or equal to.
+	// Greater than or equal to this value.
 	Ge *float64 `json:"ge,omitempty"`
-	// Less than or equal to.
+	// Less than or equal to this value.
 	Le *float64 `json:"le,omitempty"`
-	// One of; an empty list matches nothing.
+	// Equal to one of these values. An empty list matches nothing.
 	In []*float64 `json:"in,omitempty"`
-	// None of; an empty list matches everything.
+	// Equal to none of these values. An empty list matches everything.
 	NotIn []*float64 `json:"notIn,omitempty"`
 }
 
-// The service itself. Times are in milliseconds.
+// Information about the service.
 type Info struct {
-	// The version of the library that serves, as dotted integers.
+	// The version of the server software, as dotted integers.
 	Version *string `json:"version,omitempty"`
-	// The service's clock, since 1970.
+	// The current time of the service, as Unix time in milliseconds.
 	Time *float64 `json:"time,omitempty"`
-	// How much later than usual the next block is; 0 while blocks come at their usual pace.
+	// The time in milliseconds by which the next block is overdue. It is 0 if blocks arrive at their usual rate.
 	Latency *float64 `json:"latency,omitempty"`
-	// The same as latency.
+	// The same value as latency.
 	BlocksLatency *float64 `json:"blocksLatency,omitempty"`
-	// When the newest masterchain block was generated, since 1970; null where there is none.
+	// The time at which the newest masterchain block was generated, as Unix time in milliseconds. Null if there is no such block.
 	LastBlockTime *float64 `json:"lastBlockTime,omitempty"`
-	// Where the service can be reached.
+	// The addresses at which the service is available.
 	Endpoints []*string `json:"endpoints,omitempty"`
-	// Whether the service reports on the progress of external messages; it does not.
+	// Always false: the service does not report the progress of external messages.
 	RempEnabled *bool `json:"rempEnabled,omitempty"`
 }
 
-// Conditions on a value; all that are set must hold.
+// Conditions on a value. The value must satisfy all that are set.
 type IntFilter struct {
-	// Equal to; null matches nothing.
+	// Equal to this value. Null matches nothing.
 	Eq *int `json:"eq,omitempty"`
-	// Not equal to; null matches everything.
+	// Not equal to this value. Null matches everything.
 	Ne *int `json:"ne,omitempty"`
-	// Greater than.
+	// Greater than this value.
 	Gt *int `json:"gt,omitempty"`
-	// Less than.
+	// Less than this value.
 	Lt *int `json:"lt,omitempty"`
-	// Greater than or equal to.
+	// Greater than or equal to this value.
 	Ge *int `json:"ge,omitempty"`
-	// Less than or equal to.
+	// Less than or equal to this value.
 	Le *int `json:"le,omitempty"`
-	// One of; an empty list matches nothing.
+	// Equal to one of these values. An empty list matches nothing.
 	In []*int `json:"in,omitempty"`
-	// None of; an empty list matches everything.
+	// Equal to none of these values. An empty list matches everything.
 	NotIn []*int `json:"notIn,omitempty"`
 }
 
-// Where a page ends and whether there is more.
+// Information for pagination.
 type PageInfo struct {
-	// The cursor of the first edge; empty for an empty page.
+	// The cursor of the first edge. Empty if the page is empty.
 	StartCursor *string `json:"startCursor,omitempty"`
-	// The cursor of the last edge; empty for an empty page.
+	// The cursor of the last edge. Empty if the page is empty.
 	EndCursor *string `json:"endCursor,omitempty"`
-	// Whether more blocks follow; speaks only for pages asked for with first.
+	// When paginating forwards: whether there are more blocks. Otherwise false.
 	HasNextPage bool `json:"hasNextPage"`
-	// Whether more blocks precede; speaks only for pages asked for with last.
+	// When paginating backwards: whether there are more blocks. Otherwise false.
 	HasPreviousPage bool `json:"hasPreviousPage"`
 }
 
-// What can be asked once.
+// The root of all queries.
 type Query struct {
 }
 
-// Conditions on a value; all that are set must hold.
+// Conditions on a value. The value must satisfy all that are set.
 type StringFilter struct {
-	// Equal to; null matches nothing.
+	// Equal to this value. Null matches nothing.
 	Eq *string `json:"eq,omitempty"`
-	// Not equal to; null matches everything.
+	// Not equal to this value. Null matches everything.
 	Ne *string `json:"ne,omitempty"`
-	// Greater than.
+	// Greater than this value.
 	Gt *string `json:"gt,omitempty"`
-	// Less than.
+	// Less than this value.
 	Lt *string `json:"lt,omitempty"`
-	// Greater than or equal to.
+	// Greater than or equal to this value.
 	Ge *string `json:"ge,omitempty"`
-	// Less than or equal to.
+	// Less than or equal to this value.
 	Le *string `json:"le,omitempty"`
-	// One of; an empty list matches nothing.
+	// Equal to one of these values. An empty list matches nothing.
 	In []*string `json:"in,omitempty"`
-	// None of; an empty list matches everything.
+	// Equal to none of these values. An empty list matches everything.
 	NotIn []*string `json:"notIn,omitempty"`
 }
 
-// What can be followed.
+// The root of all subscriptions.
 type Subscription struct {
 }
 
-// How a number that may be larger than 64 bits is written.
+// The notation of an integer that may exceed 64 bits.
 type BigIntFormat string
 
 const (
-	// Hexadecimal with a leading 0x, such as "0x1a".
+	// Hexadecimal with the prefix 0x, such as "0x1a".
 	BigIntFormatHex BigIntFormat = "HEX"
 	// Decimal, such as "26".
 	BigIntFormatDec BigIntFormat = "DEC"

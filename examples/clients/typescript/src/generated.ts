@@ -3,81 +3,81 @@ type Exact<T extends { [key: string]: unknown }> = { [K in keyof T]: T[K] };
 /** Internal type. DO NOT USE DIRECTLY. */
 export type Incremental<T> = T | { [P in keyof T]?: P extends ' $fragmentName' | '__typename' ? T[P] : never };
 import type { DocumentTypeDecoration } from '@graphql-typed-document-node/core';
-/** Which blocks to give. A block must satisfy every field that is set, or the alternative in OR. */
+/** Conditions on a block. A block matches if it satisfies all fields that are set, or the alternative in OR. */
 export type BlockFilter = {
-  /** An alternative to all the fields above. One without a field matches everything. */
+  /** An alternative to the conditions above. A filter without fields matches every block. */
   OR?: BlockFilter | null | undefined;
-  /** The block's place in the order of all blocks. */
+  /** The position of the block in the order of all blocks. */
   chain_order?: StringFilter | null | undefined;
-  /** When the block was generated, in seconds since 1970. */
+  /** The time at which the block was generated, as Unix time in seconds. */
   gen_utime?: FloatFilter | null | undefined;
-  /** The block's hash, hex digits of either case. */
+  /** The hash of the block, as hex digits in upper or lower case. */
   id?: StringFilter | null | undefined;
-  /** The block's number in its shard. */
+  /** The sequence number of the block in its shard. */
   seq_no?: FloatFilter | null | undefined;
-  /** The block's shard: 16 hex digits of either case. */
+  /** The shard of the block, as 16 hex digits in upper or lower case. */
   shard?: StringFilter | null | undefined;
-  /** The block's workchain; -1 is the masterchain. */
+  /** The workchain of the block. The masterchain is -1. */
   workchain_id?: IntFilter | null | undefined;
 };
 
-/** Conditions on a value; all that are set must hold. */
+/** Conditions on a value. The value must satisfy all that are set. */
 export type FloatFilter = {
-  /** Equal to; null matches nothing. */
+  /** Equal to this value. Null matches nothing. */
   eq?: number | null | undefined;
-  /** Greater than or equal to. */
+  /** Greater than or equal to this value. */
   ge?: number | null | undefined;
-  /** Greater than. */
+  /** Greater than this value. */
   gt?: number | null | undefined;
-  /** One of; an empty list matches nothing. */
+  /** Equal to one of these values. An empty list matches nothing. */
   in?: Array<number | null | undefined> | null | undefined;
-  /** Less than or equal to. */
+  /** Less than or equal to this value. */
   le?: number | null | undefined;
-  /** Less than. */
+  /** Less than this value. */
   lt?: number | null | undefined;
-  /** Not equal to; null matches everything. */
+  /** Not equal to this value. Null matches everything. */
   ne?: number | null | undefined;
-  /** None of; an empty list matches everything. */
+  /** Equal to none of these values. An empty list matches everything. */
   notIn?: Array<number | null | undefined> | null | undefined;
 };
 
-/** Conditions on a value; all that are set must hold. */
+/** Conditions on a value. The value must satisfy all that are set. */
 export type IntFilter = {
-  /** Equal to; null matches nothing. */
+  /** Equal to this value. Null matches nothing. */
   eq?: number | null | undefined;
-  /** Greater than or equal to. */
+  /** Greater than or equal to this value. */
   ge?: number | null | undefined;
-  /** Greater than. */
+  /** Greater than this value. */
   gt?: number | null | undefined;
-  /** One of; an empty list matches nothing. */
+  /** Equal to one of these values. An empty list matches nothing. */
   in?: Array<number | null | undefined> | null | undefined;
-  /** Less than or equal to. */
+  /** Less than or equal to this value. */
   le?: number | null | undefined;
-  /** Less than. */
+  /** Less than this value. */
   lt?: number | null | undefined;
-  /** Not equal to; null matches everything. */
+  /** Not equal to this value. Null matches everything. */
   ne?: number | null | undefined;
-  /** None of; an empty list matches everything. */
+  /** Equal to none of these values. An empty list matches everything. */
   notIn?: Array<number | null | undefined> | null | undefined;
 };
 
-/** Conditions on a value; all that are set must hold. */
+/** Conditions on a value. The value must satisfy all that are set. */
 export type StringFilter = {
-  /** Equal to; null matches nothing. */
+  /** Equal to this value. Null matches nothing. */
   eq?: string | null | undefined;
-  /** Greater than or equal to. */
+  /** Greater than or equal to this value. */
   ge?: string | null | undefined;
-  /** Greater than. */
+  /** Greater than this value. */
   gt?: string | null | undefined;
-  /** One of; an empty list matches nothing. */
+  /** Equal to one of these values. An empty list matches nothing. */
   in?: Array<string | null | undefined> | null | undefined;
-  /** Less than or equal to. */
+  /** Less than or equal to this value. */
   le?: string | null | undefined;
-  /** Less than. */
+  /** Less than this value. */
   lt?: string | null | undefined;
-  /** Not equal to; null matches everything. */
+  /** Not equal to this value. Null matches everything. */
   ne?: string | null | undefined;
-  /** None of; an empty list matches everything. */
+  /** Equal to none of these values. An empty list matches everything. */
   notIn?: Array<string | null | undefined> | null | undefined;
 };
 
