@@ -200,7 +200,7 @@ func TestAuthorizersContextReachesTheBackend(t *testing.T) {
 // The duration of a refusal must not reveal its reason. The test only logs the durations, because they depend on the
 // load of the machine. The logged t is Welch's t of a row against the first row. If it exceeds 4.5 in repeated runs,
 // the durations reveal the reason.
-func TestRefusalTimesAreLoggedForComparison(t *testing.T) {
+func TestRefusalTimesAreLogged(t *testing.T) {
 	tries := 100_000
 	if testing.Short() || raceEnabled { // the race detector would dominate the times
 		tries = 1000

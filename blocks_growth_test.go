@@ -91,7 +91,7 @@ func TestPageOfAllocatesOnce(t *testing.T) {
 
 // A Backend that has allocated its page leaves at most eight allocations to the Handler: one each for the shared call,
 // its function, its deadline and its query, and two for a long response.
-func TestPageOfTheBackendAllocatesLittleMoreThanTheBackend(t *testing.T) {
+func TestHandlerAddsAtMostEightAllocationsToABackendPage(t *testing.T) {
 	if raceEnabled {
 		t.Log("not measured: the race detector empties pools at random")
 		return

@@ -246,7 +246,7 @@ func TestPagingReturnsEveryBlockOnce(t *testing.T) {
 	}
 }
 
-func TestTooOldCursorErrorNamesTheOldestBlock(t *testing.T) {
+func TestCursorTooOldErrorHasTheOldestCursor(t *testing.T) {
 	blocks := randomBlocks(4, 20)
 	chain := chainOf(t, blocks)
 	chain.Prune(blocks[10].Cursor)
@@ -280,7 +280,7 @@ func (b emptiedBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]c
 	return nil, ctx.Err()
 }
 
-func TestTooOldCursorErrorOnEmptyChainNamesNoBlock(t *testing.T) {
+func TestCursorTooOldErrorOfAnEmptyChainHasNoCursor(t *testing.T) {
 	h, _ := newHandler(t, emptiedBackend{memchain.New()}, chaingql.Options{})
 	r := parse(t, query(h, `{blockchain{blocks(first:2,after:"01m"){edges{cursor}}}}`, nil))
 	equal(t, "code", r.code(), "CURSOR_TOO_OLD")

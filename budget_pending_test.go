@@ -18,7 +18,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-func TestResponsesBeingReadDoNotCountTowardLimitsRequests(t *testing.T) {
+func TestResponsesBeingReadDoNotOccupyRequestSlots(t *testing.T) {
 	for name, sent := range map[string]struct {
 		body   string
 		length int

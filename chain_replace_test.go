@@ -97,7 +97,7 @@ func TestChainReplacedJustBeforeFollowEndsSubscriptionsAtOnce(t *testing.T) {
 	})
 }
 
-func TestEntityTagsOfAReplacedChainAreNotValid(t *testing.T) {
+func TestEntityTagsOfAReplacedChainAreInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var blocks []chaingql.Block
 		for i := range uint32(300) {

@@ -76,7 +76,7 @@ func TestDocumentCodeBlocksWork(t *testing.T) {
 				f.isValid(t)
 			case "sh":
 				f.canBeTyped(t)
-			case "transcript": // TestDocumentTranscriptsMatch
+			case "transcript": // TestDocumentedTranscriptsMatchTheHandler
 			default:
 				t.Errorf("%s: code in the language %q cannot be checked", f.at, f.language)
 			}

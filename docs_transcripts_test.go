@@ -19,10 +19,10 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// TestDocumentTranscriptsMatch plays the transcripts in the documents. After a request and its headers, the client
+// TestDocumentedTranscriptsMatchTheHandler plays the transcripts in the documents. After a request and its headers, the client
 // sends the lines that begin with >, and must receive those that begin with <. Lines that begin with -- are events on
 // the server.
-func TestDocumentTranscriptsMatch(t *testing.T) {
+func TestDocumentedTranscriptsMatchTheHandler(t *testing.T) {
 	played := 0
 	for _, file := range documents(t) {
 		for _, f := range fences(t, file, true) {

@@ -53,7 +53,7 @@ func boundKernelBuffers(server *http.Server) {
 }
 
 // docs/operations.md shows boundKernelBuffers.
-func TestKernelKeepsLittleForClientsThatDoNotRead(t *testing.T) {
+func TestKernelBuffersForUnreadResponsesAreSmall(t *testing.T) {
 	realTime(t, "the kernel buffers the data of TCP connections")
 	taken := make(chan int, 1)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

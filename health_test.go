@@ -204,7 +204,7 @@ func TestQuietChainStaysReady(t *testing.T) {
 }
 
 // Without checks, only blocks show that the source answers.
-func TestBlockShowsThatTheSourceAnswers(t *testing.T) {
+func TestNewBlockMakesAFailedSourceLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreakable()
 		b.grow(t, 1)

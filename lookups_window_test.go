@@ -138,7 +138,7 @@ func (b buildingBackend) BlockByHash(context.Context, chaingql.Hash) (chaingql.B
 	return chaingql.Block{}, fmt.Errorf("building the index: %w", chaingql.ErrLookupNotSupported)
 }
 
-func TestLookupInIncompleteIndexIsAnErrorAndNotNull(t *testing.T) {
+func TestLookupInIncompleteIndexIsAnErrorInsteadOfNull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := backendtest.Chain(6000, 1)
 		chain := chainOf(t, blocks[:500])
@@ -251,7 +251,7 @@ func TestLookupCostIsItsMaximumNumberOfBackendCalls(t *testing.T) {
 	equal(t, "two searches", parse(t, query(byNumber, two, nil)).code(), "LIMIT_EXCEEDED")
 }
 
-func TestFoundBlockIsImmutableAndMissingBlockIsNot(t *testing.T) {
+func TestResponseIsImmutableOnlyIfTheBlockIsFound(t *testing.T) {
 	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, c *callCounter, next func()) {
 		blocks := minute(100)
 		newest, old := blocks[60], blocks[10]

@@ -186,7 +186,7 @@ func TestCanceledRequestThatWaitsForASlotMakesNoBackendCall(t *testing.T) {
 	})
 }
 
-func TestSocketQueriesCountTowardLimitsRequests(t *testing.T) {
+func TestSocketQueriesOccupyRequestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		b, _ := newUnresponsiveBackend(release)

@@ -88,7 +88,7 @@ func tokens(sdl string) []string {
 	return regexp.MustCompile(`[A-Za-z_0-9]+|[{}()\[\]!:=@&|]`).FindAllString(sdl, -1)
 }
 
-func TestSchemaMatchesTheAgreedTypes(t *testing.T) {
+func TestSchemaMatchesTheReferenceSchema(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	got, want := tokens(h.SDL()), tokens(agreed)
 	for i := range max(len(got), len(want)) {

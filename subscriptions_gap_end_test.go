@@ -128,7 +128,7 @@ func expectGap(t *testing.T, errors []string, cursor chaingql.Cursor) {
 
 // The client is slow. When the gap is found, blocks after the missing one have been sent, but not received yet. The
 // server ends the subscription before the client has received STREAM_GAP.
-func TestSubscriptionEndedBeforeItReportsAGapReceivesStreamGap(t *testing.T) {
+func TestUnsentStreamGapIsReportedWhenTheSubscriptionIsEnded(t *testing.T) {
 	for _, transport := range pacedTransports {
 		for name, end := range endings {
 			t.Run(transport+", "+name, func(t *testing.T) {

@@ -141,7 +141,7 @@ func (s stallable) MasterBlockByTime(ctx context.Context, at time.Time) (chaingq
 	return s.Chain.MasterBlockByTime(ctx, at)
 }
 
-func TestBackendWithStallPassesAllRules(t *testing.T) {
+func TestStallableBackendPassesAllRules(t *testing.T) {
 	checkAllRules(t, func() Harness {
 		c := memchain.New()
 		h := fullHarness(c)
@@ -152,7 +152,7 @@ func TestBackendWithStallPassesAllRules(t *testing.T) {
 	})
 }
 
-func TestHarnessWithBlocksInsteadOfAppendPasses(t *testing.T) {
+func TestHarnessMayHaveBlocksInsteadOfAppend(t *testing.T) {
 	t.Parallel()
 	Run(t, func(t *testing.T) Harness {
 		c := memchain.New()

@@ -185,7 +185,7 @@ func checkThenRead(ctx context.Context, c *memchain.Chain, q query, between func
 // Backend does not pause between the two. One run of the rule has about 500 chances to
 // detect it, and 1,000 of 1,000 runs did. A busy machine may miss all of them, so the test
 // allows three attempts.
-func TestPruneBetweenCheckAndReadIsDetectedWithoutPause(t *testing.T) {
+func TestPruneBetweenCheckAndReadIsDetected(t *testing.T) {
 	i := slices.IndexFunc(rules, func(ru rule) bool {
 		return ru.name == "Blocks and Follow are correct while blocks are pruned"
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestChainWithSameSeedIsSame(t *testing.T) {
+func TestSameSeedGeneratesSameChain(t *testing.T) {
 	long := Chain(1500, 9)
 	if !reflect.DeepEqual(Chain(1500, 9), long) {
 		t.Error("two chains with the same seed differ")

@@ -57,7 +57,7 @@ func TestPageOfRareWorkchainOrShardIsFast(t *testing.T) {
 }
 
 // The index must return the same pages as a scan of all blocks, even after pruning.
-func TestFilteredPagesAreSameAsByScan(t *testing.T) {
+func TestFilteredPagesMatchAFullScan(t *testing.T) {
 	all := backendtest.Chain(600, 1)
 	c := memchain.New()
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -136,7 +136,7 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	})
 }
 
-func TestUnlistedOperationNamesCreateNoSeries(t *testing.T) {
+func TestUnlistedOperationNamesCreateNoMetricSeries(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for i := range 3000 {
 		op := queryMine

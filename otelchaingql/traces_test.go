@@ -244,7 +244,7 @@ func TestHostSpanIsParentOfOperationSpan(t *testing.T) {
 	equal(t, "link to the handshake", span.Links()[0].SpanContext.SpanID(), around.SpanID())
 }
 
-func TestClientTraceIsOnlyLinkedByDefault(t *testing.T) {
+func TestQuerySpanLinksToUntrustedClientTrace(t *testing.T) {
 	h := open(t, otelchaingql.Options{}, nil)
 	h.post(fmt.Sprintf(balance, ""), "traceparent", parent(traceA))
 	span := h.ended(1)[0]

@@ -115,9 +115,9 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	(<-stalled)()
 }
 
-// TestHungServerLeavesTimeToQueryAnother makes calls with a deadline that equals Options.Timeout,
+// TestHungServerLeavesTimeToQueryAnotherServer makes calls with a deadline that equals Options.Timeout,
 // as a Handler does by default.
-func TestHungServerLeavesTimeToQueryAnother(t *testing.T) {
+func TestHungServerLeavesTimeToQueryAnotherServer(t *testing.T) {
 	chain := liteservertest.Made(10)
 	for _, row := range []struct {
 		name string

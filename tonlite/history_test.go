@@ -267,9 +267,9 @@ func TestHistoryOfStoppedServerIsNotReportedAsTooOld(t *testing.T) {
 	}
 }
 
-// TestOldBlocksAreReadableAfterTheirServerRestarts reads the first page while only a server with
+// TestOldBlocksAreReadAfterTheirServerHasRestarted reads the first page while only a server with
 // the newest blocks runs. It reads the page again after a server with all blocks has restarted.
-func TestOldBlocksAreReadableAfterTheirServerRestarts(t *testing.T) {
+func TestOldBlocksAreReadAfterTheirServerHasRestarted(t *testing.T) {
 	chain := liteservertest.Made(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)

@@ -54,8 +54,8 @@ func TestInventedHeadIsRejected(t *testing.T) {
 	}
 }
 
-// TestUnprovenNeedsNoInitBlock uses a configuration without an init_block.
-func TestUnprovenNeedsNoInitBlock(t *testing.T) {
+// TestUnprovenOptionNeedsNoInitBlock uses a configuration without an init_block.
+func TestUnprovenOptionNeedsNoInitBlock(t *testing.T) {
 	chain := liteservertest.Made(20)
 	s := start(t, chain, nil)
 	config := changed(t, s.Config(), map[string]any{}, "validator", "init_block")

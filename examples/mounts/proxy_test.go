@@ -246,7 +246,7 @@ func TestProxiesKeepIdleSocketsAndStreamsOpen(t *testing.T) {
 
 // If the database is down, no instance is ready. Clients must then receive the responses of the instances and not an
 // error page of the proxy.
-func TestHAProxyUsesInstancesThatAreNotReadyIfNoneIs(t *testing.T) {
+func TestHAProxyUsesUnreadyInstancesIfNoneIsReady(t *testing.T) {
 	s := newSite(t)
 	s.unready.Store(true)
 	address := strings.TrimPrefix(s.URL, "http://")

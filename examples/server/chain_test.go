@@ -239,7 +239,7 @@ func checkSimulated(t *testing.T, all []chaingql.Block, recorded int) {
 	}
 }
 
-func TestTipsAreShardsAfterSplitsAndMerges(t *testing.T) {
+func TestTipsFollowSplitsAndMerges(t *testing.T) {
 	const (
 		w, l, r = 0x8 << 60, 0x4 << 60, 0xc << 60 // whole shard and its halves
 		ll, lr  = 0x2 << 60, 0x6 << 60

@@ -164,7 +164,7 @@ func launch(t *testing.T, args ...string) program {
 }
 
 // The SDK retries after a 404 response for two minutes. A URL without a project must therefore get another response.
-func TestURLWithoutProjectIsNot404(t *testing.T) {
+func TestURLWithoutProjectReceivesJSONInsteadOf404(t *testing.T) {
 	for _, test := range []struct {
 		args   []string
 		status int

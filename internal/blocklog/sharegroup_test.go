@@ -35,7 +35,7 @@ func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
 }
 
 // A caller that stops after the last item would miss blocks if Last were true too early.
-func TestOnlyTheNewestItemIsTheLast(t *testing.T) {
+func TestLastIsTrueOnlyForTheNewestItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})

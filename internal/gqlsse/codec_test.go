@@ -63,7 +63,7 @@ func TestMultipartStreamFollowsApollosProtocol(t *testing.T) {
 	}
 }
 
-func TestQueryAnsweredWithAStreamHasTheFormOfOneEvent(t *testing.T) {
+func TestQueryResponseEqualsAStreamOfOneEvent(t *testing.T) {
 	for name, codec := range map[string]*gqlsse.Codec{"events": gqlsse.Events, "multipart": gqlsse.Multipart} {
 		s := newScript()
 		s.put(io.EOF, event("", `{"data":1}`))

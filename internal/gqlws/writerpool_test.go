@@ -51,7 +51,7 @@ func TestWriterPoolLimitsWorkers(t *testing.T) {
 	}
 }
 
-func TestNextIsNotCalledForMoreThanTheStreamHas(t *testing.T) {
+func TestNextIsCalledAtMostOncePerPayload(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)
 	ctx := testContext(t)
@@ -71,7 +71,7 @@ func TestNextIsNotCalledForMoreThanTheStreamHas(t *testing.T) {
 }
 
 // On one CPU, the first of many connections must not wait until all of them have been woken.
-func TestWriterStartsBeforeTheLastOfManyWakes(t *testing.T) {
+func TestWriterStartsBeforeAllConnectionsAreWoken(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
 	url, _ := serveLoopback(t, s, ss)

@@ -78,7 +78,7 @@ func TestRepeatedTextsStayWithinCacheBytes(t *testing.T) {
 
 // A plan of many fields is shared by all texts that differ only in literals. If each of them counted the whole plan, a
 // client could evict all other documents with a few short texts.
-func TestRepeatedTextsCountTheirPlanOnce(t *testing.T) {
+func TestPlanOfRepeatedTextsIsCountedOnce(t *testing.T) {
 	if !heapIsMeasurable(t) {
 		return
 	}

@@ -24,7 +24,7 @@ func (preparedItem) Parts() (text string, ends []uint16) {
 }
 
 // Parts have upper-case values here, so that the response shows from where a value came.
-func TestFieldsOfPreparedItemsComeFromTheirParts(t *testing.T) {
+func TestFieldsOfPreparedItemsAreCopiedFromParts(t *testing.T) {
 	var fields []Field
 	for i, name := range partNames {
 		fields = append(fields, Field{Name: name, Type: "String", Part: i + 1,

@@ -99,7 +99,7 @@ type panicking struct{}
 func (panicking) Len() int   { return 3 }
 func (panicking) At(int) any { panic(secret) }
 
-func TestErrorsThatAreNotForClientsAreMasked(t *testing.T) {
+func TestInternalErrorsAreMasked(t *testing.T) {
 	shared := &Error{Message: "for you", Code: "RATE_LIMITED", Details: map[string]string{"b": "2", "a": "\"1\""}}
 	c := resolverCache(t, nil,
 		resolverField("secret", "Int", nil, errors.New(secret)),

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestSpreadIs10MsPerClientWithinHalfOfTheDeadline(t *testing.T) {
+func TestSpreadIs10MsPerClientUpToHalfOfTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct {
 			n             int

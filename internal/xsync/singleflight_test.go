@@ -114,7 +114,7 @@ func TestContextOfACallIsCanceledAfterIt(t *testing.T) {
 	}
 }
 
-func TestCallerWaitsForAnotherCallersCallAtMostForWait(t *testing.T) {
+func TestWaitForASharedCallIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := Group[string, int]{Wait: time.Minute, JoinWithin: 2 * time.Minute}
 		release := make(chan struct{})
@@ -134,7 +134,7 @@ func TestCallerWaitsForAnotherCallersCallAtMostForWait(t *testing.T) {
 }
 
 // A caller's context may live much longer than a call, such as that of a socket.
-func TestCallLeavesNothingInTheCallersContext(t *testing.T) {
+func TestCallersContextKeepsNoResultsOfEndedCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var g Group[int, []byte]

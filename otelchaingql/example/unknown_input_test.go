@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestClientTextCreatesNoSeries(t *testing.T) {
+func TestClientTextCreatesNoMetricSeries(t *testing.T) {
 	tr := start(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	send := func(n int) {

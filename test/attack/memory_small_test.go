@@ -11,7 +11,7 @@ import (
 
 // All connections that the smallest size permits are open, four fifths of them by honest clients. The
 // others, and clients over HTTP/2, use as much memory as the limits permit, and read nothing.
-func TestSmallestDocumentedSizeSurvivesAttacksAtFullConnections(t *testing.T) {
+func TestSmallestDocumentedSizeSurvivesAttacksOnAllConnections(t *testing.T) {
 	size, err := smallestSize()
 	if err != nil {
 		t.Fatal(err)

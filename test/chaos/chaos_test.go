@@ -176,7 +176,7 @@ func TestChaosDetectsClientsThatViolateProtocol(t *testing.T) {
 	}
 }
 
-func TestMissedListsTheRequirementsThatAreNotMet(t *testing.T) {
+func TestMissedListsUnmetRequirements(t *testing.T) {
 	all := []requirement{{"holes", 2, 3}, {"cuts", 3, 3}}
 	if got := missed(all); len(got) != 1 || got[0] != "holes: 2, want at least 3" {
 		t.Errorf("missed returns %q, want only the requirement for holes", got)

@@ -12,12 +12,12 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestChaosNoStreamHasBlocksOfTwoChains makes the chain again under 60 subscribers, whose connections are cut and whose
+// TestChaosStreamsNeverMixBlocksOfTwoChains makes the chain again under 60 subscribers, whose connections are cut and whose
 // sessions expire. The new chain has other blocks at the positions of the old one, and grows past them. All streams
 // must end with EPOCH_CHANGED and without a cursor, and without a block of the new chain. All subscribers then start
 // before the first block of the new chain, and must receive each of its blocks. Then 1,000 clients resume with cursors
 // of the old chain, and all must receive the same error.
-func TestChaosNoStreamHasBlocksOfTwoChains(t *testing.T) {
+func TestChaosStreamsNeverMixBlocksOfTwoChains(t *testing.T) {
 	seed := chosenSeed()
 	t.Logf("-chaos.seed=%d", seed)
 	w, err := newWorld(size{blocks: 1000, subscribers: 60, cuts: 30, failures: 4, rate: 200, epoch: "mk2p9q"}, seed, *logs)
