@@ -28,7 +28,7 @@ var (
 	// receives BAD_USER_INPUT.
 	ErrBadCursor = errors.New("chaingql: not a cursor of this chain")
 
-	// ErrChainReplaced is returned by Blocks and Follow if the chain was made again since they were called. Every
+	// ErrChainReplaced is returned by Blocks and Follow if the chain was replaced since they were called. Every
 	// subscription to blocks ends, and the clients receive EPOCH_CHANGED without a cursor. See [Epocher].
 	ErrChainReplaced = errors.New("chaingql: the chain was replaced by a new one")
 
@@ -102,14 +102,14 @@ type BalanceBatcher interface {
 	Balances(ctx context.Context, addrs []Address) ([]*big.Int, error)
 }
 
-// An Epocher is a [Backend] whose chain can be made again, for example because a test network or an indexer started
-// from the beginning. A cursor of the old chain may then belong to another block of the new one. The Handler therefore
+// An Epocher is a [Backend] that may replace its chain, for example because a test network or an indexer started from
+// the beginning. A cursor of the old chain may then belong to another block of the new one. The Handler therefore
 // appends "~" and the epoch to every cursor that it creates, and refuses a cursor of another epoch with EPOCH_CHANGED.
 // It removes the suffix before it passes a cursor to the Backend. The Backend's own cursors must not contain "~".
 type Epocher interface {
 	// Epoch returns the epoch of the Backend's chain: 1 to 32 ASCII letters and digits. Create it randomly together
-	// with the chain, and store it with the chain, so that all processes return the same epoch until the chain is made
-	// again. "" means that this chain has no epoch; then nothing is appended.
+	// with the chain, and store it with the chain, so that all processes return the same epoch until the chain is
+	// replaced. "" means that this chain has no epoch; then nothing is appended.
 	//
 	// Epoch must not perform I/O and must be fast, because it is called for every block and every request. It may
 	// therefore still return the old epoch when the source already has a new chain. The calls of Blocks and Follow must
@@ -117,7 +117,7 @@ type Epocher interface {
 	// chain first makes Epoch return the new epoch, and then returns ErrChainReplaced.
 	//
 	// Blocks and Follow return only blocks of the chain whose epoch Epoch returned when they were called. If that chain
-	// was replaced in the meantime, whichever call noticed it, they return ErrChainReplaced.
+	// was replaced in the meantime, they return ErrChainReplaced, no matter which call noticed it.
 	Epoch() string
 }
 

@@ -29,9 +29,9 @@ const (
 )
 
 // A budget bounds the bytes that are kept for clients. When it is full, it evicts the reservations whose clients are
-// furthest behind, and ends their bodies, responses or connections. A client is behind by the time since its
-// reservation began, minus the time that the bytes that it has received take at minRate. So a client that takes a few
-// bytes now and then falls behind like a client that takes nothing.
+// furthest behind, and ends their bodies, responses or connections. The lag of a client is the
+// time since its reservation began, minus the time in which a client at minRate would have received the same bytes. So
+// a client that receives a few bytes now and then falls behind like a client that receives nothing.
 type budget struct {
 	limit int // bytes; 0 means no limit
 

@@ -26,7 +26,7 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// isBusy reports whether the query has already waited for a slot in vain. If so, it must not wait again.
+// isBusy reports whether the query has already waited for a slot without getting one. If so, it must not wait again.
 func (c *call) isBusy() bool { return c != nil && c.busy }
 
 // noteBusy records whether err is errBusy or ErrUnavailable, and returns err.

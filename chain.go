@@ -273,6 +273,6 @@ func validEpoch(epoch string) bool {
 // epochChanged returns the error for a cursor, a page or a stream of a chain that was replaced.
 func epochChanged() *plan.Error {
 	return &plan.Error{
-		Message: "The chain was made again: its cursors are not valid any more.", Code: codeEpochChanged,
+		Message: "The chain was replaced: its cursors are no longer valid.", Code: codeEpochChanged,
 	}
 }

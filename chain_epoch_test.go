@@ -32,7 +32,7 @@ func withChecksum(cursor string) string {
 }
 
 const (
-	epochChanged = `{"message":"The chain was made again: its cursors are not valid any more.",` +
+	epochChanged = `{"message":"The chain was replaced: its cursors are no longer valid.",` +
 		`"extensions":{"code":"EPOCH_CHANGED"}}`
 	pageDocument = `query($first:Int,$after:String,$last:Int,$before:String){blockchain{` +
 		`blocks(first:$first,after:$after,last:$last,before:$before){edges{cursor node{chain_order}}` +

@@ -225,7 +225,7 @@ func readFrames(ctx context.Context, client *http.Client, protocol, body string)
 	}
 }
 
-// The chain is made again three times under two instances, whose databases fail and which restart meanwhile. Each
+// The chain is replaced three times under two instances, whose databases fail and which restart meanwhile. Each
 // client receives all blocks of its epoch once and in order, wherever it reads them.
 func TestClientsOfAReplacedChainLoseNoBlockOnAnyInstance(t *testing.T) {
 	const epochs = 4

@@ -209,7 +209,7 @@ func (s *transcript) act(what string) {
 	if seqNo, ok := strings.CutPrefix(what, "masterchain block "); ok {
 		n, _ := strconv.ParseUint(seqNo, 10, 32)
 		commit(s.t, s.chain, masterBlock(uint32(n), fmt.Sprintf("%064x", n)))
-	} else if epoch, ok := strings.CutPrefix(what, "the chain is made again with the epoch "); ok {
+	} else if epoch, ok := strings.CutPrefix(what, "the chain is replaced; the new one has the epoch "); ok {
 		page, err := s.chain.Blocks(s.t.Context(), chaingql.BlocksQuery{First: 10})
 		if err != nil {
 			s.t.Fatal(err)

@@ -182,7 +182,7 @@ func (h *Handler) run(ctx context.Context, c *call, by caller, dst []byte, out *
 }
 
 // runFramed is like run. If codec is not nil, it appends the response in the format of a stream. It is separate from
-// execute to keep the stack small that waits for the client.
+// execute so that the stack that waits for the client stays small.
 func (h *Handler) runFramed(
 	ctx context.Context, c *call, by caller, dst []byte, out *responseShare, codec *gqlsse.Codec,
 ) []byte {

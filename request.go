@@ -91,7 +91,7 @@ func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err
 }
 
 // boundBody sets the deadline for reading the body of a request that began at a time on the xsync.Clock. It also ends
-// the connection after a request that has a body and another method than POST or QUERY, because such a body is not
+// the connection after a request that has a body but neither the method POST nor QUERY, because such a body is not
 // read.
 func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request, began time.Duration) {
 	if r.ContentLength == 0 {

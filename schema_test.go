@@ -43,8 +43,8 @@ func TestSDLMatchesGoldenFile(t *testing.T) {
 	golden(t, "schema.graphql", h.SDL())
 }
 
-// agreed is the schema that the API must have, without descriptions.
-const agreed = `
+// referenceSchema is the schema that the API must have, without descriptions.
+const referenceSchema = `
 enum BigIntFormat { HEX DEC }
 interface Node { id: ID! }
 type Query { info: Info  blockchain: BlockchainQuery }
@@ -90,12 +90,12 @@ func tokens(sdl string) []string {
 
 func TestSchemaMatchesTheReferenceSchema(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
-	got, want := tokens(h.SDL()), tokens(agreed)
+	got, want := tokens(h.SDL()), tokens(referenceSchema)
 	for i := range max(len(got), len(want)) {
 		if i >= len(got) || i >= len(want) || got[i] != want[i] {
 			from := max(0, i-10)
 			window := func(all []string) string { return strings.Join(all[from:min(i+10, len(all))], " ") }
-			t.Fatalf("the SDL differs from the agreed schema:\n got %s\nwant %s", window(got), window(want))
+			t.Fatalf("the SDL differs from the reference schema:\n got %s\nwant %s", window(got), window(want))
 		}
 	}
 }

@@ -20,7 +20,7 @@ const none = -1
 // The bounds of the search for one end of a range of times.
 const (
 	searchCalls = 24  // calls of the Backend
-	searchPage  = 50  // if at most so many blocks are left to search, they are read as a page
+	searchPage  = 50  // if at most this many blocks are left to search, they are read as a page
 	searchRest  = 500 // the maximum size of that page, if no call is left to make it smaller
 	scanPages   = 8   // pages that are read to find the end
 	scanPage    = 100 // blocks in such a page

@@ -63,7 +63,7 @@ type Harness struct {
 	// returns must not use anything that the first Backend has cached. Reopen must
 	// arrange that the new Backend is closed when the test ends.
 	Reopen func() (chaingql.Backend, error)
-	// Replace makes the chain again, like an indexer that starts from the beginning. When it
+	// Replace starts a new chain, like an indexer that starts from the beginning. When it
 	// returns, the source has no blocks, and Append adds blocks to the new chain. The Backend
 	// must be a [chaingql.Epocher]. Run calls Replace while Blocks, Follow and lookups are
 	// running. They may fail with any error until Replace returns.
@@ -93,10 +93,10 @@ type rule struct {
 	name  string
 	needs []string // names of the Harness fields that must be set
 	check func(*trial)
-	basis []string // names of rules without which this rule would only fail for the same reason
+	basis []string // names of the rules on which this rule depends; if one of them fails, this rule is skipped
 }
 
-// Rules that are the basis of others.
+// The names of the rules on which other rules depend. If such a rule fails, the rules that depend on it are skipped.
 const (
 	balanceBasis = "Balance returns the exact value that was set"
 	pageBasis    = "a page has exactly the blocks that the query selects"
@@ -105,7 +105,7 @@ const (
 	followBasis  = "Follow yields the stored blocks and then waits"
 )
 
-// on adds a basis to rules.
+// on makes rules depend on the rule named basis.
 func on(basis string, rules ...rule) []rule {
 	for i := range rules {
 		rules[i].basis = append(rules[i].basis, basis)
@@ -199,9 +199,9 @@ var rules = slices.Concat(
 			check: followIgnoresPruningBehindIt},
 	},
 		on(pageBasis, []rule{
-			{name: "Follow ends with ErrChainReplaced if the chain was made again", needs: needs("Append", "Replace"),
+			{name: "Follow ends with ErrChainReplaced if the chain was replaced", needs: needs("Append", "Replace"),
 				check: followEndsWithItsChain},
-			{name: "the first call after the chain was made again returns ErrChainReplaced",
+			{name: "the first call after the chain was replaced returns ErrChainReplaced",
 				needs: needs("Append", "Replace"), check: firstCallNoticesNewChain},
 			{name: "no page and no Follow has blocks of two chains", needs: needs("Append", "Replace"),
 				check: chainsAreNotMixed},

@@ -33,7 +33,7 @@ var brokenEpochs = []brokenBackend{
 	{"each call of Epoch returns another one", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var calls atomic.Int64
 		h.Backend = epochOverride{override{Chain: c}, func() string { return fmt.Sprint(calls.Add(1)) }}
-	}, "it must change only if the chain is made again"},
+	}, "it must change only if the chain is replaced"},
 	{"cursors have a ~", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		b := withEpoch(c, "one")
 		b.blocks = func(ctx context.Context, q query) ([]block, error) {
@@ -49,14 +49,14 @@ var brokenEpochs = []brokenBackend{
 		h.Backend = withEpoch(c, "one")
 		h.Reopen = func() (chaingql.Backend, error) { return withEpoch(c, "two"), nil }
 	}, "and, after a restart"},
-	{"no call notices that the chain was made again", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"no call notices that the chain was replaced", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		b := withEpoch(c, "one")
 		b.follow = func(ctx context.Context, after chaingql.Cursor) seq {
 			return chaingql.Poll(ctx, c.Blocks, cmp.Or(after, "0"), time.Millisecond)
 		}
 		h.Backend = b
 	}, "but Epoch returned \"one\" all the time"},
-	{"a chain that can be made again has no epoch", func(_ context.Context, c *memchain.Chain, h *Harness) {
+	{"a chain that can be replaced has no epoch", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = withEpoch(c, "")
 	}, "has no Epoch that clients could recognize the chain by"},
 	{"Epoch changes after ErrChainReplaced", func(_ context.Context, c *memchain.Chain, h *Harness) {
@@ -84,13 +84,13 @@ var brokenEpochs = []brokenBackend{
 			return chaingql.Poll(ctx, c.Blocks, cmp.Or(after, "0"), time.Millisecond)
 		}}
 		h.Interrupt = nil
-	}, "a block of the chain that was made again: it must yield ErrChainReplaced"},
+	}, "a block of the old chain: it must yield ErrChainReplaced"},
 	{"Blocks checks its cursor before the epoch", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		b := newLateEpoch(c)
 		h.Backend = earlyCursorCheck{b}
-	}, "ended with error chaingql: cursor is older than the retained history after the chain was made again"},
+	}, "ended with error chaingql: cursor is older than the retained history after the chain was replaced"},
 	{
-		"Follow waits for blocks of a chain that was made again",
+		"Follow waits for blocks of a replaced chain",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			c.Follow(ctx, after)(func(b block, err error) bool {
 				if errors.Is(err, chaingql.ErrChainReplaced) {
@@ -100,10 +100,10 @@ var brokenEpochs = []brokenBackend{
 				return yield(b, err)
 			})
 		}),
-		"want ErrChainReplaced, because the chain was made again",
+		"want ErrChainReplaced, because the chain was replaced",
 	},
 	{
-		"Follow reports that blocks of a chain that was made again were pruned",
+		"Follow reports that blocks of a replaced chain were pruned",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			c.Follow(ctx, after)(func(b block, err error) bool {
 				if errors.Is(err, chaingql.ErrChainReplaced) {
@@ -112,12 +112,12 @@ var brokenEpochs = []brokenBackend{
 				return yield(b, err)
 			})
 		}),
-		"failed while the chain was made again: chaingql: cursor is older than the retained history",
+		"failed while the chain was replaced: chaingql: cursor is older than the retained history",
 	},
 	{"BlockByHash finds blocks of the chain before", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		b := &rememberingHashes{Chain: c}
 		h.Backend = b
-	}, "of a block of the chain that was made again, returned cursor"},
+	}, "of a block of the old chain, returned cursor"},
 }
 
 // A lateEpoch notices a new chain in all calls, but its Epoch changes only after a call of Blocks.

@@ -25,7 +25,7 @@ func epochFitsCursors(t *trial) {
 	epoch := t.epoch()
 	t.fill(40, 0)
 	if now := t.epoch(); now != epoch {
-		t.Fatalf("Epoch returned %q and, after blocks were appended, %q: it must change only if the chain is made again",
+		t.Fatalf("Epoch returned %q and, after blocks were appended, %q: it must change only if the chain is replaced",
 			epoch, now)
 	}
 	if epoch == "" {
@@ -43,6 +43,6 @@ func epochSurvivesRestart(t *trial) {
 	epoch := t.epoch()
 	t.reopen()
 	if now := t.epoch(); now != epoch {
-		t.Fatalf("Epoch returned %q and, after a restart, %q: it must change only if the chain is made again", epoch, now)
+		t.Fatalf("Epoch returned %q and, after a restart, %q: it must change only if the chain is replaced", epoch, now)
 	}
 }

@@ -17,7 +17,7 @@ func (t *trial) generation(number, n int) []chaingql.Block {
 	return blocks
 }
 
-// replace makes the chain again. grow then appends the blocks of the generation number.
+// replace starts a new chain. grow then appends the blocks of the generation number.
 func (t *trial) replace(number, n int) {
 	if err := t.Replace(); err != nil {
 		t.Fatalf("Harness.Replace failed: %v", err)
@@ -82,7 +82,7 @@ func firstCallNoticesNewChain(t *trial) {
 // expectNewChain checks that the Backend serves the chain that replaced the old one.
 func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
 	if now := t.existingEpoch(); now == epoch {
-		t.Fatalf("Epoch returned %q before and after the chain was made again: it must return another one", now)
+		t.Fatalf("Epoch returned %q before and after the chain was replaced: it must return another one", now)
 	}
 	t.expectPage(chaingql.BlocksQuery{First: 100})
 	t.expectPage(chaingql.BlocksQuery{Last: 5})
@@ -93,7 +93,7 @@ func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
 	for _, l := range t.lookups() {
 		if gone := &old[len(old)-1]; l.name == "BlockByHash" {
 			if fault := l.fault(t.ctx, gone, false); fault != "" {
-				t.Fatalf("%s, of a block of the chain that was made again, %s", l.call(gone), fault)
+				t.Fatalf("%s, of a block of the old chain, %s", l.call(gone), fault)
 			}
 		}
 	}
@@ -115,12 +115,12 @@ func (t *trial) expectReplaced(after chaingql.Cursor, epoch string) {
 			return
 		}
 		if err == nil {
-			t.Fatalf("%s returned %d blocks after the chain was made again, but Epoch has not changed: it must return "+
+			t.Fatalf("%s returned %d blocks after the chain was replaced, but Epoch has not changed: it must return "+
 				"ErrChainReplaced", describe(q), len(page))
 		}
 		time.Sleep(t.Patience / retries)
 	}
-	t.Fatalf("%s failed for %v after the chain was made again, but never with ErrChainReplaced", describe(q), t.Patience)
+	t.Fatalf("%s failed for %v after the chain was replaced, but never with ErrChainReplaced", describe(q), t.Patience)
 }
 
 // replacedError reports whether err ends a call that began before the chain with this epoch was replaced. If it does
@@ -132,7 +132,7 @@ func (t *trial) replacedError(what string, err error, epoch string) bool {
 		if now != epoch {
 			return true
 		}
-		t.Fatalf("%s ended with error %v after the chain was made again: it must return ErrChainReplaced", what, err)
+		t.Fatalf("%s ended with error %v after the chain was replaced: it must return ErrChainReplaced", what, err)
 	case errors.Is(err, chaingql.ErrChainReplaced) && now == epoch:
 		t.Fatalf("%s returned ErrChainReplaced, but Epoch still returned %q: it must return the new epoch first", what, now)
 	}
@@ -146,14 +146,14 @@ func (f *reading) endsWithChain(old []chaingql.Block, epoch string) {
 		next++
 	}
 	for range retries {
-		it := f.next("ErrChainReplaced, because the chain was made again")
+		it := f.next("ErrChainReplaced, because the chain was replaced")
 		for ; it.err == nil; next++ {
 			if next == len(old) || it.block != old[next] {
-				f.t.Fatalf("%s yielded cursor %q with hash %v, a block of the chain that was made again: it must yield "+
+				f.t.Fatalf("%s yielded cursor %q with hash %v, a block of the old chain: it must yield "+
 					"ErrChainReplaced", f.name, it.block.Cursor, it.block.Hash)
 			}
 			f.take(it.block, old[next])
-			it = f.next("ErrChainReplaced, because the chain was made again")
+			it = f.next("ErrChainReplaced, because the chain was replaced")
 		}
 		if f.t.replacedError(f.name, it.err, epoch) {
 			return
@@ -161,5 +161,5 @@ func (f *reading) endsWithChain(old []chaingql.Block, epoch string) {
 		time.Sleep(f.t.Patience / retries)
 		f = f.t.follow(f.last)
 	}
-	f.t.Fatalf("%s failed for %v after the chain was made again, but never with ErrChainReplaced", f.name, f.t.Patience)
+	f.t.Fatalf("%s failed for %v after the chain was replaced, but never with ErrChainReplaced", f.name, f.t.Patience)
 }

@@ -135,7 +135,7 @@ func (l *replaceLoad) failed(ctx context.Context, c running, err error) {
 		}
 	case errors.Is(err, chaingql.ErrCursorTooOld), errors.Is(err, chaingql.ErrBadCursor),
 		c.moves%2 == 0 && c.moves == l.moves.Load():
-		l.report("%s failed while the chain was made again: %v; want ErrChainReplaced", c.what, err)
+		l.report("%s failed while the chain was replaced: %v; want ErrChainReplaced", c.what, err)
 	}
 }
 
@@ -198,7 +198,7 @@ func (l *replaceLoad) readPage(ctx context.Context, rng *rand.Rand) {
 	number := int(page[0].Hash[0])
 	l.returned(c, number)
 	if fault := loadedPageFault(l.chains[number], 0, q, page); fault != "" {
-		l.report("%s, while the chain was made again, %s", c.what, fault)
+		l.report("%s, while the chain was replaced, %s", c.what, fault)
 	}
 }
 

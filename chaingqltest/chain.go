@@ -96,7 +96,7 @@ func (c *Chain) append(blocks []chaingql.Block, prepare func()) {
 	c.await("received block "+string(newest), func(p *position) bool { return p.epoch == epoch && p.at < newest })
 }
 
-// Replace makes the chain again: it drops all blocks and balances, sets the epoch, and appends the masterchain block
+// Replace starts a new chain: it drops all blocks and balances, sets the epoch, and appends the masterchain block
 // with sequence number 0. The subscriptions of every Handler then end with the code EPOCH_CHANGED, and a later call of
 // [Chain.Advance] continues the new chain. epoch must have 1 to 32 letters and digits, and differ from the last one.
 //

@@ -11,7 +11,7 @@ import (
 // Epoch returns the epoch that [Chain.Replace] has set last, or "" if it was never called.
 func (c *Chain) Epoch() string { return *c.epoch.Load() }
 
-// Replace makes the chain again: it drops all blocks and balances, and sets the epoch. Every
+// Replace starts a new chain: it drops all blocks and balances, and sets the epoch. Every
 // running Follow ends with [chaingql.ErrChainReplaced]. Call Replace on a new chain to give
 // it an epoch. Replace panics if epoch does not have 1 to 32 letters and digits, or is the
 // epoch that the chain already has.

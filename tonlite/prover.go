@@ -99,7 +99,7 @@ func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.Bl
 		}
 	}
 	if reached != to && (p.Complete || reached != key || distance(reached, to) >= distance(from, to)) {
-		return reached, key, fmt.Errorf("%w: it does not lead to the target", errProof)
+		return reached, key, fmt.Errorf("%w: the links do not reach the requested block", errProof)
 	}
 	return reached, key, nil
 }

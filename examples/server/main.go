@@ -128,7 +128,7 @@ func configure(args []string, help io.Writer) (*config, error) {
 	flags.DurationVar(&cfg.drainLead, "drain-lead", 3*time.Second,
 		"`time` from a signal to stop, when readiness ends, to the shutdown")
 	flags.StringVar(&cfg.epoch, "epoch", "",
-		"`letters` and digits that the cursors of the chain end in, so that clients notice if it was made again")
+		"`letters` and digits that the cursors of the chain end in, so that clients notice if it was replaced")
 	flags.Var(&cfg.projects, "project",
 		"`id` of a project, or id=secret for a project that requires its secret; can be repeated. "+
 			"Default: every project is allowed, without a secret")

@@ -115,13 +115,13 @@ func masterRanges() []attack {
 	})...)
 }
 
-// A lookupPrice is a field that fits into a query "most" times.
+// A lookupPrice is a field and the maximum number of times that a query may select it.
 type lookupPrice struct {
 	name, field string
 	most        int
 }
 
-// lookupCosts returns documents with each field as often as a query may have it, and once more.
+// lookupCosts returns documents that select each field as often as permitted, and documents that select it once more.
 func lookupCosts(prices []lookupPrice) []attack {
 	var all []attack
 	for _, p := range prices {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// queryCosts returns documents that meet all syntactic limits and need many backend calls. A document
-// may need up to 50 calls, which read 2,500 blocks. A document that needs more must be refused.
+// queryCosts returns documents that need many backend calls but exceed no limit on their syntax. The server
+// must answer documents that need up to 50 calls, which read up to 2,500 blocks, and refuse all others.
 func queryCosts() []attack {
 	const tooExpensive = "400 LIMIT_EXCEEDED costs calls limit of 50"
 	var all []attack

@@ -7,7 +7,7 @@
 // subscribed to exactly once and in order. The only exception is a block that the source never had: for
 // it, the subscriber must have received the error STREAM_GAP.
 //
-// One of the chains has an epoch. Another one is made again: its streams must end with EPOCH_CHANGED, and
+// One of the chains has an epoch. Another chain is replaced: its streams must end with EPOCH_CHANGED, and
 // no stream may have blocks of both chains.
 //
 // The tests run in real time on real connections. A run logs its seed, so that rare failures can be

@@ -12,7 +12,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestChaosStreamsNeverMixBlocksOfTwoChains makes the chain again under 60 subscribers, whose connections are cut and whose
+// TestChaosStreamsNeverMixBlocksOfTwoChains replaces the chain under 60 subscribers, whose connections are cut and whose
 // sessions expire. The new chain has other blocks at the positions of the old one, and grows past them. All streams
 // must end with EPOCH_CHANGED and without a cursor, and without a block of the new chain. All subscribers then start
 // before the first block of the new chain, and must receive each of its blocks. Then 1,000 clients resume with cursors
@@ -60,7 +60,7 @@ func TestChaosStreamsNeverMixBlocksOfTwoChains(t *testing.T) {
 	}
 
 	w.allCommitted.Store(true) // no more cuts
-	w.makeAgain(ctx, t, committed, seed)
+	w.replaceChain(ctx, t, committed, seed)
 	w.wait(ctx, progressTimeout, func() bool {
 		return all(func(s *subscriber) bool { return s.truth == w.next && s.done() })
 	})
@@ -97,8 +97,8 @@ func TestChaosStreamsNeverMixBlocksOfTwoChains(t *testing.T) {
 	}
 }
 
-// makeAgain replaces the chain, of which some blocks have been committed, and lets the new one grow past it.
-func (w *world) makeAgain(ctx context.Context, t *testing.T, committed int, seed uint64) {
+// replaceChain replaces the chain, of which some blocks have been committed, and lets the new one grow past it.
+func (w *world) replaceChain(ctx context.Context, t *testing.T, committed int, seed uint64) {
 	t.Helper()
 	blocks := extend(nil, 3*w.blocks, rand.New(rand.NewPCG(seed, 9)))
 	next := slices.IndexFunc(blocks, func(b chaingql.Block) bool { return b.Cursor > w.truth.blocks[committed].Cursor })
@@ -115,7 +115,7 @@ func (w *world) makeAgain(ctx context.Context, t *testing.T, committed int, seed
 		}
 		s.mu.Unlock()
 	}
-	w.again.Store(true)
+	w.replacing.Store(true)
 	w.source.Replace(w.next.epoch)
 	if err := w.source.Append(blocks[:next]...); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@
 #	IN=. test/chaos/mutate.sh . ./internal/blocklog     # runs tests of the core
 set -eu
 cd "$(dirname "$0")/../.."
-test $# -gt 0 || set -- . -run 'TestChaosSubscribers|TestChaosNoStream'
+test $# -gt 0 || set -- . -run 'TestChaosSubscribers|TestChaosStreamsNeverMix'
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 git ls-files -z | xargs -0 tar cf - | tar xf - -C "$copy"

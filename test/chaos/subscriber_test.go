@@ -58,9 +58,9 @@ type subscriber struct {
 	last      end
 	wrong     string // first protocol violation
 	rewinds   []rewind
-	until     int            // number of connections when the chain was made again, if the last one had a running stream
+	until     int            // number of connections when the chain was replaced, if the last one had a running stream
 	refused   string         // cursor of the old chain when it received EPOCH_CHANGED
-	directly  bool           // received EPOCH_CHANGED in the stream that ran when the chain was made again
+	directly  bool           // received EPOCH_CHANGED in the stream that ran when the chain was replaced
 	excused   map[*hole]bool // holes that no service could report to it
 	journal   []entry
 }
@@ -192,7 +192,7 @@ func (s *subscriber) ended(e end) {
 		s.fail("received %s with the cursor %q, want one of the epoch %q", e.code, e.cursor, s.truth.epoch)
 	}
 	switch {
-	case e.code == epochChanged && s.world.again.Load() && s.truth != s.world.next && e.cursor == "":
+	case e.code == epochChanged && s.world.replacing.Load() && s.truth != s.world.next && e.cursor == "":
 		s.startAgain()
 	case e.code == "CURSOR_TOO_OLD":
 		s.fail("at cursor %q: received CURSOR_TOO_OLD with the oldest cursor %q", s.at, e.oldest)

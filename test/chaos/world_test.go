@@ -39,7 +39,7 @@ type world struct {
 	size
 	seed   uint64
 	truth  *truth
-	next   *truth // the chain after it has been made again; set before again
+	next   *truth // the new chain, after the chain has been replaced; set before replacing
 	source *source
 	chaos  *backendtest.ChaosBackend
 	host   *service
@@ -54,7 +54,7 @@ type world struct {
 	allCommitted atomic.Bool  // all blocks have been committed
 	pauseCuts    atomic.Bool  // if true, no connections are cut
 	newest       atomic.Int64 // number of the newest block that any subscriber has received
-	again        atomic.Bool  // the chain has been made again, or is being made again
+	replacing    atomic.Bool  // the chain has been replaced, or is being replaced
 	pruned       atomic.Int64 // number of pruned blocks
 	queries      struct{ answered, failed, behind atomic.Int64 }
 	tooOld       atomic.Int64 // number of subscribers that received CURSOR_TOO_OLD for a pruned cursor

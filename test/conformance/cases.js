@@ -113,7 +113,7 @@ const cases = [
       const asked = await line.ask({ query: documents.account, variables: { address, format: 'DEC' } })
       assert.deepEqual(plain(asked).blockchain.account.info, { id: `account/${address}`, address, balance: '0' })
       const old = { first: 1, after: `${after}2` } // of another epoch
-      await fails(line, { query: documents.page, variables: old }, /The chain was made again/)
+      await fails(line, { query: documents.page, variables: old }, /The chain was replaced/)
       await fails(line, { query: documents.account, variables: { address: 'nobody' } }, /Invalid account address/)
       await fails(line, { query: documents.account, variables: {} }, /\$address/)
       if (!adapter.compiled) await fails(line, { query: 'query chainWrongQuery { info { nope } }' }, /Cannot query field "nope"/)
@@ -232,7 +232,7 @@ const cases = [
         chain.checkAfter(await listener.upTo(Math.max(recorded + 1, 5)), after, matches)
       }))
       const refusal = await new Listener(line, { query: documents.blocks, variables: { after: `${late}2` } }).refused()
-      assert.match(said(refusal), /The chain was made again/)
+      assert.match(said(refusal), /The chain was replaced/)
       line.close()
       return 'from cursors to the newest block, without a gap, and a cursor of another epoch is refused'
     },

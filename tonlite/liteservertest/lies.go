@@ -19,17 +19,17 @@ type Lie int
 
 // The kinds of false responses, after Truth.
 const (
-	// Truth stands for true responses only.
+	// Truth makes all responses true.
 	Truth Lie = iota
 	// FalseBalance increases the balance of an account by one nano-unit, in a forged state.
 	FalseBalance
-	// FalseUpdate is like FalseBalance, and a pruned branch in the block's proof stands for the forged state.
+	// FalseUpdate is like FalseBalance. In addition, the block's proof replaces the forged state with a pruned branch.
 	FalseUpdate
-	// FalseRoot is like FalseBalance, and the forged part of the block's proof is below a pruned branch.
+	// FalseRoot is like FalseBalance. In addition, the block's proof hides the forged part below a pruned branch.
 	FalseRoot
 	// FalseAbsence denies that an account exists. The proof omits the path to the account.
 	FalseAbsence
-	// FalseShard denies that an account exists. The proof is for another shard than the account's.
+	// FalseShard denies that an account exists. The proof is for a shard that does not contain the account.
 	FalseShard
 	// FalseState sends the state of another account.
 	FalseState
