@@ -116,8 +116,8 @@ type Epocher interface {
 	// notice that, for example by reading the epoch in the same transaction as the blocks. A call that notices a new
 	// chain first makes Epoch return the new epoch, and then returns ErrChainReplaced.
 	//
-	// Blocks and Follow return only blocks of the chain whose epoch Epoch returned when they were called. If that chain
-	// was replaced in the meantime, they return ErrChainReplaced, no matter which call noticed it.
+	// Blocks and Follow return only blocks of the chain with the epoch that Epoch returned when they were called. If
+	// that chain was replaced in the meantime, they return ErrChainReplaced, no matter which call noticed it.
 	Epoch() string
 }
 

@@ -162,7 +162,7 @@ func TestUnreadResponsesDoNotBlockSmallQueries(t *testing.T) {
 	})
 }
 
-// A panickingReader is a request body whose Read panics, as that of a host's middleware may.
+// A panickingReader is a request body that panics when it is read, as that of a host's middleware may.
 type panickingReader struct{}
 
 func (panickingReader) Read([]byte) (int, error) { panic("middleware") }

@@ -19,9 +19,9 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// TestDocumentedTranscriptsMatchTheHandler plays the transcripts in the documents. After a request and its headers, the client
-// sends the lines that begin with >, and must receive those that begin with <. Lines that begin with -- are events on
-// the server.
+// TestDocumentedTranscriptsMatchTheHandler plays the transcripts in the documents. After a request and its headers, the
+// client sends the lines that begin with >, and must receive those that begin with <. Lines that begin with -- are
+// events on the server.
 func TestDocumentedTranscriptsMatchTheHandler(t *testing.T) {
 	played := 0
 	for _, file := range documents(t) {

@@ -31,7 +31,7 @@ const (
 	codePersistedNotFound = "PERSISTED_QUERY_NOT_FOUND"
 )
 
-// An httpError is the response to a request whose operation does not run: a status and a GraphQL error.
+// An httpError is the response to a request that is refused before its operation runs: a status and a GraphQL error.
 type httpError struct {
 	status status
 	*plan.Error
@@ -157,13 +157,13 @@ func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 	h.writeErrorUnread(w, r, &httpError{status: statusInternal, Error: e})
 }
 
-// writeErrorUnread responds to a request whose body was not read.
+// writeErrorUnread responds to a request without having read its body.
 func (h *Handler) writeErrorUnread(w http.ResponseWriter, r *http.Request, no *httpError) {
 	gqlhttp.CloseUnread(w, r)
 	h.writeError(w, r, no)
 }
 
-// writeError responds to a request whose operation does not run.
+// writeError responds to a request that is refused before its operation runs.
 func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpError) {
 	h.events.limit(r.Context(), no.Limit)
 	if no.retry > 0 {
@@ -181,7 +181,7 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpErr
 	h.write(w, r, h.statusCode(no.status, gqlhttp.JSON), gqlhttp.JSON, appendErrors(nil, plan.Errors{no.Error}))
 }
 
-// writeDocumentErrors responds to a request whose document is not valid.
+// writeDocumentErrors responds to a request with an invalid document.
 func (h *Handler) writeDocumentErrors(w http.ResponseWriter, r *http.Request, media string, errs plan.Errors) {
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
 	h.write(w, r, h.statusCode(statusOf(errs), media), media, appendErrors(nil, errs))

@@ -24,7 +24,7 @@ type requestState struct {
 }
 
 // A responseState holds the buffer of one response. It is reused for later responses. It is not a part of requestState,
-// because a request whose body arrives slowly must not keep a buffer that has grown for the response to another one.
+// because a request with a slowly arriving body must not keep a buffer that has grown for the response to another one.
 type responseState struct {
 	buffer []byte
 	responseShare
@@ -55,7 +55,7 @@ type lane struct {
 // minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
 const minLane = 16
 
-// newPreparations returns the preparations of a Handler whose Limits.Requests is requests. Unless minLane is more, each
+// newPreparations returns the preparations of a Handler with the given Limits.Requests. Unless minLane is more, each
 // lane admits three eighths of that limit, so that a quarter is left to requests whose documents are compiled already.
 // Otherwise a few slow documents could cause all other requests to be refused.
 func newPreparations(requests int) preparations {

@@ -97,7 +97,7 @@ func liveCallerOf(t testing.TB, chain *memchain.Chain, blocks []chaingql.Block) 
 	}
 }
 
-// callerOf returns a caller whose requests have a cancelable context, as on a server.
+// callerOf returns a caller that sends requests with a cancelable context, as on a server.
 func callerOf(t testing.TB, h http.Handler) *caller {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -181,8 +181,8 @@ func BenchmarkPlainBody(b *testing.B) {
 	})
 }
 
-// BenchmarkUncachedText sends documents whose text is not cached. If only a literal is new, the plan is found by the
-// document's fingerprint. In the last case, the form of the literal prevents a fingerprint.
+// BenchmarkUncachedText sends documents with a text that is not cached. If only a literal is new, the plan is found by
+// the document's fingerprint. In the last case, the form of the literal prevents a fingerprint.
 func BenchmarkUncachedText(b *testing.B) {
 	c, _ := newCaller(b)
 	r := rand.New(rand.NewPCG(1, 2))

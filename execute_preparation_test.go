@@ -43,7 +43,7 @@ var (
 	heldRequest = body("{a:info{version}b:info{version}}", largeVariables)
 )
 
-// heldPreparation returns a Handler whose Limits.Requests is requests. The preparation of a heldRequest does not end
+// heldPreparation returns a Handler with the given Limits.Requests. The preparation of a heldRequest does not end
 // until release is closed.
 func heldPreparation(t *testing.T, requests int) (h *chaingql.Handler, release chan struct{}) {
 	release = make(chan struct{})

@@ -24,7 +24,7 @@ type errorLine struct {
 	Failures, Suppressed int
 }
 
-// A brokenHandler is a Handler whose Balance fails, with its log.
+// A brokenHandler is a Handler with a failing Balance, and its log.
 type brokenHandler struct {
 	*chaingql.Handler
 	t   *testing.T

@@ -91,7 +91,7 @@ func shutDownDuringQueries(t *testing.T) {
 	equal(t, "status of a query after the shutdown", post(h, request802).Code, 503)
 }
 
-// A slowMiddleware delays requests whose path ends in a slash until proceed is closed.
+// A slowMiddleware delays requests for a path that ends in a slash until proceed is closed.
 type slowMiddleware struct {
 	http.Handler
 	reached, proceed chan struct{}

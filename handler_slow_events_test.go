@@ -23,7 +23,7 @@ import (
 // largeEvent is the size in bytes of the value of an event.
 const largeEvent = 512 << 10
 
-// newLargeEventsHandler returns a Handler whose field large yields two events, and a network that serves it over
+// newLargeEventsHandler returns a Handler with a field large that yields two events, and a network that serves it over
 // HTTP/1.1 and HTTP/2.
 func newLargeEventsHandler(t *testing.T, limits chaingql.Limits) (*chaingql.Handler, *network) {
 	field := chaingql.SubscriptionField{

@@ -78,7 +78,8 @@ func of[T any](v T) *T { return &v }
 // thunk returns a function that returns v and err.
 func thunk(v any, err error) func() (any, error) { return func() (any, error) { return v, err } }
 
-// constField returns a field whose resolver returns v. The resolver fails if v is an error, and panics if v is "panic".
+// constField returns a field with a resolver that returns v. The resolver fails if v is an error, and panics if v is
+// "panic".
 func constField(t graphql.Output, v any) *graphql.Field {
 	return &graphql.Field{Type: t, Resolve: func(graphql.ResolveParams) (any, error) {
 		if err, failed := v.(error); failed {
@@ -104,7 +105,7 @@ func newQueryHandler(t testing.TB, fields graphql.Fields) (*chaingql.Handler, *t
 func nonNull(t graphql.Type) *graphql.NonNull { return graphql.NewNonNull(t) }
 func listOf(t graphql.Type) *graphql.List     { return graphql.NewList(t) }
 
-// anyScalar is a scalar type whose values are any JSON.
+// anyScalar is a scalar type for any JSON value.
 var anyScalar = graphql.NewScalar(graphql.ScalarConfig{Name: "Whatever",
 	Serialize:    func(v any) any { return v },
 	ParseValue:   func(v any) any { return v },

@@ -20,8 +20,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// blockingField returns a field whose resolver waits until its context is done. With the argument ignoreContext:true,
-// it waits for release instead.
+// blockingField returns a field with a resolver that waits until its context is done. With the argument
+// ignoreContext:true, it waits for release instead.
 func blockingField(release <-chan struct{}) *graphql.Field {
 	args := graphql.FieldConfigArgument{"ignoreContext": {Type: graphql.Boolean}}
 	return &graphql.Field{Type: graphql.Int, Args: args, Resolve: func(p graphql.ResolveParams) (any, error) {

@@ -130,7 +130,7 @@ func TestHashIsScannedAmongTheNewestBlocksOfLongWindow(t *testing.T) {
 	})
 }
 
-// buildingBackend is a Backend whose index of hashes is not complete.
+// buildingBackend is a Backend with an incomplete index of hashes.
 type buildingBackend struct{ numberedBackend }
 
 func (b buildingBackend) BlockByHash(context.Context, chaingql.Hash) (chaingql.Block, error) {

@@ -139,7 +139,7 @@ func shardOf(b *Block, shard uint64) blocklog.Filter {
 	return blocklog.Filter{ByWorkchain: true, Workchain: b.Workchain, ByShard: true, Shard: shard}
 }
 
-// parentOf returns the shard whose split results in the shard of b; none if there is no such shard.
+// parentOf returns the shard that splits into the shard of b and its sibling; none if there is no such shard.
 func parentOf(b *Block) []blocklog.Filter {
 	own := b.Shard & -b.Shard // the bit that ends the prefix
 	if b.Workchain == masterchain || own<<1 == 0 {

@@ -214,7 +214,7 @@ func driveSocket(t *testing.T, log *slog.Logger) {
 	synctest.Wait()
 }
 
-// driveSocketCut opens a socket whose client does not read.
+// driveSocketCut opens a socket with a client that does not read.
 func driveSocketCut(t *testing.T, log *slog.Logger) {
 	_, n := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 	rawSocket(t, n, start("1", allBlocks))

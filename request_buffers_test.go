@@ -24,7 +24,7 @@ func (b slowBody) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A slowWriter is a ResponseWriter whose first Write blocks until free is closed.
+// A slowWriter is a ResponseWriter. Its first Write blocks until free is closed.
 type slowWriter struct {
 	*httptest.ResponseRecorder
 	once    *sync.Once

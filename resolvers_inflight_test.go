@@ -92,7 +92,7 @@ func TestBackendCallsInFlightAreLimited(t *testing.T) {
 	}
 }
 
-// newBusyHandler returns a Handler whose InFlight is 1, and the number of running Backend calls. One call takes the
+// newBusyHandler returns a Handler with InFlight 1, and the number of running Backend calls. One call takes the
 // only slot until free is called.
 func newBusyHandler(t *testing.T, schema chaingql.SchemaExtension) (
 	h *chaingql.Handler, running *atomic.Int64, free func(),

@@ -153,7 +153,7 @@ func (b earlyCursorCheck) Blocks(ctx context.Context, q query) ([]block, error) 
 	return b.lateEpoch.Blocks(ctx, q)
 }
 
-// rememberingHashes is a chain whose BlockByHash remembers each block that it has found.
+// rememberingHashes is a chain with a BlockByHash that remembers each block that it has found.
 type rememberingHashes struct {
 	*memchain.Chain
 	found sync.Map

@@ -65,7 +65,7 @@ func doneContextFails(t *trial) {
 	}
 }
 
-// callReturnsWithItsContext makes calls whose contexts expire after various short delays.
+// callReturnsWithItsContext makes calls with contexts that expire after various short delays.
 func callReturnsWithItsContext(t *trial) {
 	t.fill(50, 0)
 	for _, c := range t.calls() {

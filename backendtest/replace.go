@@ -34,7 +34,7 @@ func (t *trial) existingEpoch() string {
 	return epoch
 }
 
-// followEndsWithItsChain replaces the chain under a Follow that waits and one whose caller is slow.
+// followEndsWithItsChain replaces the chain under a Follow that waits and one with a slow caller.
 func followEndsWithItsChain(t *trial) {
 	t.coming = t.generation(0, 60)
 	t.grow(60)

@@ -79,7 +79,7 @@ func (t *trial) fill(n, more int) {
 	t.grow(n)
 }
 
-// generate returns n blocks whose cursors the source accepts.
+// generate returns n blocks with cursors that the source accepts.
 func (t *trial) generate(n int) []chaingql.Block {
 	blocks := Chain(n, 1)
 	if t.Cursor != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A Chain is a [chaingql.Backend] in memory whose blocks the test appends. Create it with [NewChain]. Its methods may
-// be called concurrently. The methods SetBalance, Prune and Interrupt are documented at [memchain.Chain].
+// A Chain is a [chaingql.Backend] in memory, to which the test appends blocks. Create it with [NewChain]. Its methods
+// may be called concurrently. The methods SetBalance, Prune and Interrupt are documented at [memchain.Chain].
 type Chain struct {
 	*memchain.Chain
 	t       testing.TB

@@ -31,7 +31,7 @@ func filterOf(q chaingql.BlocksQuery) (f filter) {
 	return f
 }
 
-// add adds the number of block b to each list whose filter matches b.
+// add adds the number of block b to each list with a filter that matches b.
 func (x index) add(number int, b chaingql.Block) {
 	for _, f := range []filter{
 		{workchain: b.Workchain, byWorkchain: true},

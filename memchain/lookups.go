@@ -76,7 +76,7 @@ func (c *Chain) MasterBlockByTime(ctx context.Context, t time.Time) (chaingql.Bl
 	})
 }
 
-// lookUp returns the block whose number find returns.
+// lookUp returns the block with the number that find returns.
 func (c *Chain) lookUp(ctx context.Context, find func() (number int, ok bool)) (chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return chaingql.Block{}, err

@@ -33,8 +33,8 @@ func TestLoadReturnsAllRecordedBlocks(t *testing.T) {
 		file     string
 		blocks   int // number of loaded blocks
 		leftOut  int // number of blocks without chain_order
-		computed int // number of blocks whose chain_order can be computed
-		linked   int // number of blocks whose predecessor is recorded too
+		computed int // number of blocks with a chain_order that can be computed
+		linked   int // number of blocks with a recorded predecessor
 	}{
 		{"ton-mainnet-genesis.json", 805, 0, 805, 803},
 		{"everscale-mainnet-2020-09-20.json", 155, 0, 155, 138},

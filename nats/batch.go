@@ -235,7 +235,7 @@ func (b *Backend) shardBlocks(
 	return got[:min(len(got), limit)], err
 }
 
-// count returns the approximate number of messages of a subject whose sequence numbers are
+// count returns the approximate number of messages of a subject with sequence numbers that are
 // at least from.
 func (b *Backend) count(ctx context.Context, subject string, from uint64) (int, error) {
 	_, n, err := b.batch(ctx, subject, from, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A failure is an error whose text is a single line. If the server cannot be reached or does
+// A failure is an error with a text of a single line. If the server cannot be reached or does
 // not answer in time, it also wraps [chaingql.ErrUnavailable].
 type failure struct {
 	op    string

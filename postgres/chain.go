@@ -9,7 +9,8 @@ import (
 )
 
 // A chain identifies the chain that is stored in the tables. chaingql_state has the identifier; it is created with the
-// table. A call reads the Backend's chain once, and each of its statements returns no rows if the table has another one.
+// table. A call reads the Backend's chain once, and each of its statements returns no rows if the table has another
+// one.
 type chain struct {
 	id    string // a UUID
 	epoch string // its 32 hex digits

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// writerIdle is the time after which PostgreSQL ends a write transaction whose client is silent, so that
+// writerIdle is the time after which PostgreSQL ends a write transaction of a silent client, so that
 // a process that froze or a machine that vanished does not keep the lock on the chain.
 const writerIdle = 5 * time.Second
 

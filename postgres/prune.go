@@ -13,7 +13,7 @@ import (
 // time for which other Writers wait.
 const pruneStep = 10_000
 
-// Prune deletes all blocks whose cursor is less than before. It always keeps the newest
+// Prune deletes all blocks with a cursor less than before. It always keeps the newest
 // block of the chain, because Follow continues from that block. After Prune, a read from a
 // cursor below the newest deleted block fails with [chaingql.ErrCursorTooOld], and so does
 // a running Follow that has not reached that block.

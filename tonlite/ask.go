@@ -265,7 +265,7 @@ func (set *servers) parse(ctx context.Context, read func() error) error {
 	return read()
 }
 
-// joinErrors returns an error whose text contains both errors in one line. some may be nil.
+// joinErrors returns an error with the texts of both errors in one line. some may be nil.
 func joinErrors(some, more error) error {
 	if some == nil {
 		return more

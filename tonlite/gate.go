@@ -9,7 +9,7 @@ const (
 	forFollow use = iota // also for Open
 	forBalance
 	forPage
-	forSearch // a page whose filter skips many blocks
+	forSearch // a page with a filter that skips many blocks
 	uses      // the number of uses
 )
 

@@ -21,7 +21,8 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A site is a host with a chain of 70 masterchain blocks, one second apart. It counts the requests to its Handler, and the probes.
+// A site is a host with a chain of 70 masterchain blocks, one second apart. It counts the requests to its Handler, and
+// the probes.
 type site struct {
 	*httptest.Server
 	chain    *counted

@@ -16,7 +16,7 @@ var (
 	errGone = errors.New("the history is gone")
 )
 
-// A chain is a scripted source whose blocks are the numbers from 1 on.
+// A chain is a scripted source. Its blocks are the numbers from 1 on.
 type chain struct {
 	mu       sync.Mutex
 	newest   int
@@ -187,7 +187,7 @@ func numberAfter(cursor string) (int, bool) {
 // between returns a cursor between those of blocks n and n+1.
 func between(n int) string { return fmt.Sprintf("%06d+", n) }
 
-// every returns an Eval that matches the blocks whose number is divisible by n.
+// every returns an Eval that matches the blocks with numbers divisible by n.
 func every(n int) func(int) []byte {
 	return func(b int) []byte {
 		if b%n != 0 {
@@ -197,5 +197,5 @@ func every(n int) func(int) []byte {
 	}
 }
 
-// key returns the key of readers whose Eval is every(n).
+// key returns the key of readers with the Eval every(n).
 func key(n int) string { return "every " + strconv.Itoa(n) }

@@ -2,7 +2,7 @@ package blocklog
 
 import "container/heap"
 
-// addFuture registers a page whose cursor is after the newest block. When the log reaches that cursor, wakeReached
+// addFuture registers a page with a cursor after the newest block. When the log reaches that cursor, wakeReached
 // handles the page.
 func (l *Log[B]) addFuture(p *page[B]) {
 	if p.inFuture == 0 && p.after > l.view.Load().newest.cursor {
@@ -10,8 +10,9 @@ func (l *Log[B]) addFuture(p *page[B]) {
 	}
 }
 
-// wakeReached handles the pages whose cursor the newest block has reached. If the source had no blocks after the cursor
-// of a page, the page is read again. For readers that can become live now, it appends their wake functions to wakes.
+// wakeReached handles the pages with a cursor that the newest block has reached. If the source had no blocks after the
+// cursor of a page, the page is read again. For readers that can become live now, it appends their wake functions to
+// wakes.
 func (l *Log[B]) wakeReached(wakes []func()) []func() {
 	newest := l.view.Load().newest.cursor
 	for l.future.Len() > 0 && l.future.pages[0].after <= newest {

@@ -32,9 +32,9 @@ var ErrOutage = errors.New("blocklog: the source has been lost for too long")
 // with Lost.Cursor.
 var ErrGap = errors.New("blocklog: a block is missing")
 
-// A Lost is the error that ends a Reader whose stream cannot continue. Possible causes are: the source no longer has
-// the blocks after the Reader's position, a block is missing, the Log did not know its position in the source, or the
-// Reader's Eval panicked.
+// A Lost is the error that ends a Reader because its stream cannot continue. Possible causes are: the source no longer
+// has the blocks after the Reader's position, a block is missing, the Log did not know its position in the source, or
+// the Reader's Eval panicked.
 //
 // The Reader has received every matching block up to Cursor and no block after it. The exception is ErrGap: then the
 // Reader may have received blocks after Cursor. A Reader that joins with Cursor receives all of those blocks again.
@@ -156,7 +156,7 @@ type Log[B any] struct {
 	stats      Stats
 
 	pages         map[string]*page[B]     // pages that are not done, by page.after
-	future        pageHeap[B]             // pages whose cursor is after the newest block
+	future        pageHeap[B]             // pages with a cursor after the newest block
 	queue         pageQueue[B]            // pages that wait to be read
 	held          heldPages[B]            // pages that have been read but that readers may not have finished
 	calls         int                     // number of goroutines that read pages

@@ -73,7 +73,7 @@ type Reader[B any] struct {
 	catchUp *stored[B]
 }
 
-// Next returns the next matching block. If there is none yet, it returns the zero Item, whose Payload is nil, and Wake
+// Next returns the next matching block. If there is none yet, it returns the zero Item, which has no Payload, and Wake
 // is called when there may be one. Next does not wait for the source. A slow Reader evaluates blocks itself, 64 at a
 // time: if none of them matches, Next calls Wake and returns the zero Item. Without a Wake function, it evaluates the
 // next ones.

@@ -178,7 +178,7 @@ func (ls shardHeads) fill(others shardHeads) {
 }
 
 // lower returns a copy of ls in which heads are replaced with lower heads of the same shards in others. changed reports
-// whether any head was replaced; if none was, lower returns ls itself. A head whose sequence number is unknown counts
+// whether any head was replaced; if none was, lower returns ls itself. A head with an unknown sequence number counts
 // as higher than any other head.
 func (ls shardHeads) lower(others shardHeads) (lower shardHeads, changed bool) {
 	lower = ls

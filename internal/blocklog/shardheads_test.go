@@ -161,7 +161,7 @@ func successor(blocks []shardBlock, i int) (next int, shows bool) {
 }
 
 // checkEachMissing checks that the chain has no gap, and that each block, if it is missing, is noticed at its
-// successor. It returns the number of blocks whose absence shows.
+// successor. It returns the number of blocks that are detected if they are missing.
 func checkEachMissing(t *testing.T, blocks []shardBlock) (found int) {
 	t.Helper()
 	if at := firstGap(t, blocks, 0); at > 0 {

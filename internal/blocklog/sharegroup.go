@@ -262,7 +262,7 @@ func (g *shareGroup[B]) shift(n int) {
 	}
 	g.items = slices.Delete(g.items, 0, n)
 	if len(g.items) == 0 && cap(g.items) > 4 {
-		g.items = nil // release the memory of a group whose readers were slow
+		g.items = nil // release the memory of a group with slow readers
 	}
 }
 

@@ -40,7 +40,7 @@ type Stats struct {
 	// GapsFound is the number of gaps that were found in new blocks.
 	GapsFound uint64
 
-	// GapsRepaired is the number of gaps whose missing blocks were found.
+	// GapsRepaired is the number of gaps that were filled with the missing blocks.
 	GapsRepaired uint64
 
 	// EndedByGap is the number of readers that ended with ErrGap.

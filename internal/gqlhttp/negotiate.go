@@ -29,8 +29,8 @@ type preference struct {
 // accept none. If both types have the same weight, it returns the one that is listed first. A wildcard stands for
 // application/json, unless the headers exclude application/json by name. Then it stands for the other type.
 //
-// stream is the media type of streams that the headers prefer, EventStream or Multipart, or "" if they accept neither. A
-// wildcard does not suffice for streams. Headers of more than 4 KiB in total accept nothing.
+// stream is the media type of streams that the headers prefer, EventStream or Multipart, or "" if they accept neither.
+// A wildcard does not suffice for streams. Headers of more than 4 KiB in total accept nothing.
 func Negotiate(accept []string) (media, stream string) {
 	if len(accept) == 0 {
 		return JSON, ""
@@ -103,8 +103,8 @@ func items(list string) iter.Seq[string] {
 	}
 }
 
-// accepted parses one item of an Accept list. ok is false if the item is malformed, asks for a charset other than UTF-8,
-// or is a multipart type other than that of Apollo's protocol for subscriptions.
+// accepted parses one item of an Accept list. ok is false if the item is malformed, asks for a charset other than
+// UTF-8, or is a multipart type other than that of Apollo's protocol for subscriptions.
 func accepted(item string) (name string, q float64, ok bool) {
 	name, params, err := mime.ParseMediaType(item)
 	if err != nil {

@@ -58,8 +58,8 @@ func contentLength(n int) []string {
 	return []string{strconv.Itoa(n)}
 }
 
-// SetWriteDeadline sets the deadline of w. If the host's ResponseWriter does not support deadlines, the host itself must
-// limit the time. net/http removes the deadline when the request is done.
+// SetWriteDeadline sets the deadline of w. If the host's ResponseWriter does not support deadlines, the host itself
+// must limit the time. net/http removes the deadline when the request is done.
 func SetWriteDeadline(w http.ResponseWriter, d *xsync.WriteDeadline) {
 	if at, limited := d.Time(); limited {
 		_ = http.NewResponseController(w).SetWriteDeadline(at)
@@ -67,7 +67,8 @@ func SetWriteDeadline(w http.ResponseWriter, d *xsync.WriteDeadline) {
 }
 
 // Send writes a response and flushes it. The function body writes its body; it may extend the deadline. An error means
-// that the client did not receive the whole response. The error wraps os.ErrDeadlineExceeded if the deadline has passed.
+// that the client did not receive the whole response. The error wraps os.ErrDeadlineExceeded if the deadline has
+// passed.
 func Send(w http.ResponseWriter, r *http.Request, status int, d *xsync.WriteDeadline, body func() error) error {
 	SetWriteDeadline(w, d)
 	w.WriteHeader(status)

@@ -22,8 +22,8 @@ type Codec struct {
 }
 
 // Events is the format of event streams, as the library graphql-sse defines it: a client reconnects unless it receives
-// complete. The event complete needs a data field, even an empty one, because the EventSource of browsers ignores events
-// without data fields.
+// complete. The event complete needs a data field, even an empty one, because the EventSource of browsers ignores
+// events without data fields.
 var Events = &Codec{
 	contentType: "text/event-stream; charset=utf-8",
 	start:       ":\n\n",
@@ -32,8 +32,9 @@ var Events = &Codec{
 	head:        "event: next\n", id: "id: ", data: "data: ", tail: "\n\n",
 }
 
-// Multipart is the format of Apollo's multipart protocol for subscriptions. Its parts have no ids. Each part is followed
-// at once by the boundary of the next one, because clients process a part only when they have received that boundary.
+// Multipart is the format of Apollo's multipart protocol for subscriptions. Its parts have no ids. Each part is
+// followed at once by the boundary of the next one, because clients process a part only when they have received that
+// boundary.
 var Multipart = &Codec{
 	contentType: `multipart/mixed;boundary="graphql";subscriptionSpec=1.0`,
 	start:       boundary + partHeader + "{}" + boundary,

@@ -1,5 +1,5 @@
-// Package gqlsse implements subscriptions over one HTTP response each: as Server-Sent Events, in the distinct connections
-// mode of graphql-sse, and in Apollo's multipart protocol. The package does not depend on a GraphQL schema.
+// Package gqlsse implements subscriptions over one HTTP response each: as Server-Sent Events, in the distinct
+// connections mode of graphql-sse, and in Apollo's multipart protocol. The package does not depend on a GraphQL schema.
 //
 // It uses no library for event streams, because those libraries (r3labs/sse, tmaxmax/go-sse) broadcast events from
 // queues and drop the events of slow clients. In this package, a stream requests further events only when its client
@@ -205,9 +205,9 @@ func (o *writer) send(p []byte) error {
 	return nil
 }
 
-// write writes p in pieces, each with its deadline, and flushes it. If the ResponseWriter does not support deadlines, the
-// host must limit writes. The deadline is removed afterwards, because HTTP/2 ends a stream when its deadline passes, even
-// if nothing is being written.
+// write writes p in pieces, each with its deadline, and flushes it. If the ResponseWriter does not support deadlines,
+// the host must limit writes. The deadline is removed afterwards, because HTTP/2 ends a stream when its deadline
+// passes, even if nothing is being written.
 func (o *writer) write(p []byte) (err error) {
 	deadline := xsync.NewWriteDeadline(o.options.WriteTimeout, len(p))
 	if o.options.WriteTimeout > 0 || o.options.Cut != nil {

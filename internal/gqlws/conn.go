@@ -203,8 +203,8 @@ func (c *conn) afterFunc(d time.Duration, f func()) *time.Timer {
 }
 
 // spawn runs f on a goroutine that the connection waits for. If f panics or calls runtime.Goexit, the connection is
-// cut. The caller must hold c.mu. In phaseClosed, spawn may be called only from a goroutine that wg counts. The parameter
-// what is the name of f in the log.
+// cut. The caller must hold c.mu. In phaseClosed, spawn may be called only from a goroutine that wg counts. The
+// parameter what is the name of f in the log.
 func (c *conn) spawn(what string, f func()) {
 	c.wg.Add(1)
 	go func() {

@@ -75,7 +75,7 @@ type resumePoint struct {
 	err    *RequestError // error with which the stream ended or was going to end; it contains the cursor
 }
 
-// overLimit returns the ending of a connection whose peer exceeded a limit. detail is the message for the peer.
+// overLimit returns the ending of a connection because its peer exceeded a limit. detail is the message for the peer.
 func overLimit(c cause, detail string) ending {
 	return ending{cause: c, err: encodeError(detail, "LIMIT_EXCEEDED"), detail: detail}
 }

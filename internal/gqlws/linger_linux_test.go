@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lingering returns a client of s, and its connection, whose reader lingers: it waits for the next message before it is
-// parked.
+// lingering returns a client of s, and its connection. The connection's reader lingers: it waits for the next message
+// before it is parked.
 func lingering(ctx context.Context, t *testing.T, s *Server, ss closeSession) (*client, *conn) {
 	t.Helper()
 	url, _ := serveLoopback(t, s, ss)

@@ -153,8 +153,8 @@ func (n *netConn) received(p []byte) {
 	}
 }
 
-// beginFrame starts the time of a frame. It is called when bytes arrive, but later bytes of the same frame do not extend
-// the time. Most frames arrive whole, so that the deadline is set only before a read that waits for the rest.
+// beginFrame starts the time of a frame. It is called when bytes arrive, but later bytes of the same frame do not
+// extend the time. Most frames arrive whole, so that the deadline is set only before a read that waits for the rest.
 func (n *netConn) beginFrame() {
 	if n.inFrame {
 		return

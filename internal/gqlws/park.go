@@ -127,8 +127,8 @@ func (c *conn) stopLingering() {
 // errIdle means that there is nothing to read and that no frame is incomplete.
 var errIdle = errors.New("gqlws: nothing to read")
 
-// beginRead returns the function for the next read and sets the read deadline for it. Only a read between two frames may
-// return errIdle, and not during the close handshake, for which closeHandshake has removed the deadline.
+// beginRead returns the function for the next read and sets the read deadline for it. Only a read between two frames
+// may return errIdle, and not during the close handshake, for which closeHandshake has removed the deadline.
 func (n *netConn) beginRead() func([]byte) (int, error) {
 	c := n.conn
 	c.mu.Lock()
@@ -149,8 +149,8 @@ func (n *netConn) beginRead() func([]byte) (int, error) {
 	return read
 }
 
-// lingerDeadline returns the deadline of a lingering read. It returns the previous one if at least half of lingerTime is
-// left, because setting a deadline takes longer than reading the clock.
+// lingerDeadline returns the deadline of a lingering read. It returns the previous one if at least half of lingerTime
+// is left, because setting a deadline takes longer than reading the clock.
 func (n *netConn) lingerDeadline() time.Time {
 	now := time.Now()
 	if left := n.readDeadline.Sub(now); lingerTime/2 <= left && left <= lingerTime {

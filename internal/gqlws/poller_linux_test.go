@@ -180,7 +180,7 @@ func TestPollerRestartsAfterLastConnectionEnds(t *testing.T) {
 	shutdown(t, s)
 }
 
-// A heldCloseSession is a Session whose first call to Closed waits until gate is closed.
+// A heldCloseSession is a Session. Its first call to Closed waits until gate is closed.
 type heldCloseSession struct {
 	closeSession
 	once *sync.Once

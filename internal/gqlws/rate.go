@@ -31,7 +31,7 @@ type frameCounter struct {
 	left   uint64 // number of payload bytes not yet received
 }
 
-// count returns the total weight of the frames whose headers end in p.
+// count returns the total weight of the frames with headers that end in p.
 func (f *frameCounter) count(p []byte) (weight int) {
 	for len(p) > 0 {
 		if n := min(f.left, uint64(len(p))); n > 0 {
@@ -66,7 +66,7 @@ func (f *frameCounter) headerSize() int {
 	return size
 }
 
-// beginPayload starts the payload of the frame whose header is complete and returns the frame's weight.
+// beginPayload is called at the end of a frame's header. It returns the frame's weight.
 func (f *frameCounter) beginPayload() (weight int) {
 	f.have = 0
 	f.left = uint64(f.header[1] & 0x7f)
@@ -131,7 +131,7 @@ func (c *conn) chargeFrames(weight int) {
 
 var errTooManyFrames = errors.New("gqlws: too many frames")
 
-// endTooFast ends a connection whose peer exceeded MessageRate.
+// endTooFast ends a connection because its peer exceeded MessageRate.
 func (c *conn) endTooFast() {
 	detail := fmt.Sprintf("More than %d messages a second", c.options.MessageRate)
 	if c.end(overLimit(causeTooFast, detail)) {

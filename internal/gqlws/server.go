@@ -43,9 +43,9 @@ type Options struct {
 	// connection is cut.
 	FrameTimeout time.Duration
 
-	// WriteTimeout is the maximum duration of a write to the peer without progress. Each 64 KiB that the peer has accepted
-	// extend it, up to WriteTimeout plus one second per 16 KiB. After that time, the connection is cut without a close
-	// frame, because only a part of the previous frame may have been written.
+	// WriteTimeout is the maximum duration of a write to the peer without progress. Each 64 KiB that the peer has
+	// accepted extend it, up to WriteTimeout plus one second per 16 KiB. After that time, the connection is cut without
+	// a close frame, because only a part of the previous frame may have been written.
 	WriteTimeout time.Duration
 
 	// MaxMessage is the maximum size in bytes of a message from the peer. If a message is larger, the connection is

@@ -13,7 +13,7 @@ import (
 
 const legacyShutdown = `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`
 
-// connectSubscribers connects n legacy peers. Each has one stream, whose cursor is 7.
+// connectSubscribers connects n legacy peers. Each has one stream with the cursor 7.
 func connectSubscribers(t *testing.T, s *Server, n int) ([]*fakeSession, []*peer) {
 	sessions, peers := make([]*fakeSession, n), make([]*peer, n)
 	for i := range n {

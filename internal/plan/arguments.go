@@ -8,7 +8,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// An argument is one argument of a field whose arguments contain variables. It is coerced each time the field runs.
+// An argument is one argument of a field with variables in its arguments. It is coerced each time the field runs.
 type argument struct {
 	name     string
 	typ      *ast.Type
@@ -134,8 +134,8 @@ func (k *compiler) countVariables(v *ast.Value) (found bool) {
 	return found
 }
 
-// cloneLiteral returns a copy of a literal, with the positions of its variables. The copy shares no memory with the document, so it
-// does not keep the document in memory.
+// cloneLiteral returns a copy of a literal, with the positions of its variables. The copy shares no memory with the
+// document, so it does not keep the document in memory.
 func cloneLiteral(v *ast.Value) *ast.Value {
 	if v == nil {
 		return nil

@@ -20,7 +20,7 @@ type Plan struct {
 
 	// fixedCost is the part of the cost that is the same for all variables.
 	fixedCost Cost
-	// priced has the fields whose cost is computed for each request.
+	// priced has the fields with a cost that is computed for each request.
 	priced []*field
 	// maxCost is the maximum cost for any variables.
 	maxCost Cost
@@ -95,7 +95,7 @@ type compiler struct {
 	// The limits on the document do not suffice, because an interface with many types multiplies the selections on it.
 	fields, steps int
 
-	compiled  map[*ast.Field]bool // fields whose literals have been compiled at least once
+	compiled  map[*ast.Field]bool // fields with literals that have been compiled at least once
 	uncounted int                 // steps for the first compilation of literals, which do not count
 
 	sharing

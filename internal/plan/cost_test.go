@@ -10,7 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// priced returns a schema whose field blocks costs one call and as many blocks as its argument n says.
+// priced returns a schema with a field blocks that costs one call and n blocks.
 func priced(t *testing.T) *Schema {
 	t.Helper()
 	s, err := NewSchema([]Type{{Kind: ast.Object, Name: "Query", Fields: []Field{{

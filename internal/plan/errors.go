@@ -135,7 +135,7 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 
 // Mask returns the error that the client receives if a field of the host fails with err. If err wraps an *Error,
 // Mask returns that. If err wraps an ExtendedError of graphql-go, Mask returns an error with its text and its
-// extensions. Mask masks all other errors, and errors whose methods panic.
+// extensions. Mask masks all other errors, and errors with methods that panic.
 //
 // Mask is not for errors of built-in fields, because these come from the Backend. See maskBuiltIn.
 func (b *Bound) Mask(ctx context.Context, err error) *Error {

@@ -18,7 +18,7 @@ type hostExecutor struct {
 	base      int            // length of the run's path above the field
 	variables map[string]any // for ResolveInfo; nil until needed
 	event     any            // the event of a subscription, or nil
-	thunks    []*node        // nodes whose thunks have not been called yet
+	thunks    []*node        // nodes with thunks that have not been called yet
 	bytes     int            // estimated memory of the tree
 }
 

@@ -139,7 +139,7 @@ func (s *Schema) root(def *ast.Definition) any {
 	return namedType(s, def.Name)
 }
 
-// onlyOnSchema is the [Field].Depends function of fields whose values depend only on the schema.
+// onlyOnSchema is the [Field].Depends function of fields that depend only on the schema.
 func onlyOnSchema(Args) any { return nil }
 
 // introspectionFields returns the root fields __schema and __type.

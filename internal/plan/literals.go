@@ -6,8 +6,8 @@ import (
 )
 
 // A text that has only the fingerprint of a compiled document must be parameterized for each request, which takes about
-// a third of the time of a small query. If a text repeats, the cache therefore keeps its literals under the text. A text
-// that comes only once, such as each text of a flood, leaves no more than a hash.
+// a third of the time of a small query. If a text repeats, the cache therefore keeps its literals under the text. A
+// text that comes only once, such as each text of a flood, leaves no more than a hash.
 
 // recentTexts is the number of texts among which one counts as repeated.
 const recentTexts = 64

@@ -18,7 +18,7 @@ type Prepared interface {
 	Parts() (text string, ends []uint16)
 }
 
-// A preparedPiece is a part of an object whose source is Prepared: a text, followed by parts or the value of a field.
+// A preparedPiece is a part of an object with a Prepared source: a text, followed by parts or the value of a field.
 type preparedPiece struct {
 	text     string
 	append   func([]byte, any) []byte // appends the value of a field; nil if parts follow, or nothing
@@ -78,7 +78,7 @@ func (k *compiler) pieces(fields []*field) (all []piece) {
 	return slices.Clone(all)
 }
 
-// preparedPieces returns the pieces of an object whose source is Prepared. If no field is a part, it returns nil.
+// preparedPieces returns the pieces of an object with a Prepared source. If no field is a part, it returns nil.
 func (k *compiler) preparedPieces(pieces []piece) (all []preparedPiece) {
 	parts := false
 	for _, p := range pieces {

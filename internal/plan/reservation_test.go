@@ -15,7 +15,7 @@ func (g *recordingReservation) Grow(n int) *Error {
 	return nil
 }
 
-// objects returns a query whose response has about a hundred bytes for each of n
+// objects returns a query with a response of about a hundred bytes for each of n
 // objects.
 func objects(t *testing.T, n int) *Bound {
 	t.Helper()

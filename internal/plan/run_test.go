@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
-// resolverCache returns a cache for a schema whose Query has the given fields.
+// resolverCache returns a cache for a schema with the given fields of Query.
 func resolverCache(t testing.TB, mask Mask, fields ...Field) *Cache {
 	t.Helper()
 	s, err := NewSchema([]Type{

@@ -103,7 +103,7 @@ type Value struct{ Name, Desc, Deprecated string }
 // resolver must not retain the slice.
 type Args []any
 
-// A List is a list whose items are read one at a time.
+// A List is a list that is read one item at a time.
 type List interface {
 	// Len returns the number of items.
 	Len() int

@@ -29,9 +29,9 @@ type site struct {
 	comma  bool
 }
 
-// A sharedPart is a compiled field or its type, with all fields below it, that other places with the same nodes can use, too.
-// fields and steps are the limits that its compilation used up. Each further use takes them off the limits again,
-// as if the part were compiled again.
+// A sharedPart is a compiled field or its type, with all fields below it, that other places with the same nodes can
+// use, too. fields and steps are the limits that its compilation used up. Each further use takes them off the limits
+// again, as if the part were compiled again.
 type sharedPart[T any] struct {
 	nodes         []*ast.Field
 	compiled      T

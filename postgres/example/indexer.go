@@ -20,7 +20,7 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// miner is the account whose balance grows in each round.
+// miner is the account with a balance that grows in each round.
 var miner = chaingql.Address{ID: sha256.Sum256([]byte("miner"))}
 
 // simulate plays an indexer. It continues after the newest stored round, commits each round

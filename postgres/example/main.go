@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", handler)
-	chaingql.Mount(mux, "/graphql", handler) // for clients whose URL contains no project
+	chaingql.Mount(mux, "/graphql", handler) // for clients that send no project in the URL
 	mux.HandleFunc("GET /readyz", handler.ServeReady)
 	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	server := &http.Server{

@@ -11,7 +11,7 @@ import (
 
 const goodBody = `{"query":"{info{version}}"}`
 
-// bodies returns requests whose bodies are invalid JSON or do not match the headers.
+// bodies returns requests with bodies that are invalid JSON or do not match the headers.
 func bodies() []attack {
 	var all []attack
 	for _, text := range []string{

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// defaults returns attacks with documents whose default values need far more memory than their text.
+// defaults returns attacks with documents that have default values which need far more memory than their text.
 // The documents are distinct, so a naive server would cache all of them.
 func defaults(full bool) []attack {
 	n, sockets := 1500, 20

@@ -61,7 +61,7 @@ var notMessages = []string{
 	strings.Repeat("[", 60_000), strings.Repeat(`{"a":`, 12_000), `{"type":"stop","id":"` + strings.Repeat("a", 60_000), "{\"type\":\"stop\",\"id\":\"\n\"}", `{"id":01}`,
 }
 
-// wrongTypes lists messages whose types are unknown or are sent only by servers.
+// wrongTypes lists messages of types that are unknown or are sent only by servers.
 var wrongTypes = []string{
 	`{}`, `{"type":null}`, `{"type":1}`, `{"type":[]}`, `{"type":{}}`, `{"type":""}`, `{"type":"x"}`, `{"type":"START"}`, `{"type":"Start"}`,
 	`{"TYPE":"start"}`, `{"type":"start "}`, `{"type":"\u0000"}`, `{"type":"__proto__"}`, `{"type":"data","id":"1"}`,

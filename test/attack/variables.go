@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// variables returns requests whose variables have wrong types, depths, sizes or names.
+// variables returns requests with variables that have wrong types, depths, sizes or names.
 func variables() []attack {
 	var all []attack
 	raw := func(name, want, query, variables string) {

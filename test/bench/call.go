@@ -22,7 +22,7 @@ type body struct{ bytes.Reader }
 
 func (*body) Close() error { return nil }
 
-// newCaller returns a caller whose requests have a cancelable context, as on a server.
+// newCaller returns a caller that sends requests with a cancelable context, as on a server.
 func newCaller(ctx context.Context, h http.Handler) *caller {
 	c := &caller{handler: h, sent: recorder{header: http.Header{}}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1"+path, nil)

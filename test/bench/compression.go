@@ -13,7 +13,7 @@ import (
 // wireHeaders is the size of the headers of a TCP segment with timestamps over IPv4.
 const wireHeaders = 20 + 20 + 12
 
-// selections are subscriptions whose messages are compressed.
+// selections are subscriptions with compressed messages.
 var selections = []struct{ name, text string }{
 	{"id and number", `subscription { blocks { id seq_no } }`},
 	{"six fields", streamText},

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// oneCPU measures the delivery of blocks to many subscribers if the server may use only one CPU, as in a small container.
+// oneCPU measures the delivery of blocks to many subscribers if the server may use only one CPU, as in a small
+// container.
 func oneCPU(ctx context.Context, size sizes, r *report) error {
 	peers := []string{own, gqlgenGo, handmade}
 	t := r.table(fmt.Sprintf("%d subscribers of a server on one CPU", size.subscribers), append([]string{"measure"}, peers...)...)

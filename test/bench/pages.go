@@ -17,8 +17,8 @@ import (
 // rareWorkchain has one block in 100 of a variedChain.
 const rareWorkchain = 7
 
-// variedChain returns n blocks: one in 100 is in rareWorkchain, of the others half are in the masterchain and the rest in
-// the shards of workchain 0.
+// variedChain returns n blocks: one in 100 is in rareWorkchain, of the others half are in the masterchain and the rest
+// in the shards of workchain 0.
 func variedChain(n, shards int) []chaingql.Block {
 	const whole = 1 << 63
 	blocks := make([]chaingql.Block, n)
@@ -68,9 +68,9 @@ func pages(ctx context.Context, size sizes, r *report) error {
 	return nil
 }
 
-// comparePages adds a row for each case, and returns the highest ratio of its cost to that of the first case of its kind:
-// with the same number of edges, and with a cursor or without. Unlike cpuPerCall, it collects no garbage before each measurement, because that takes long if the
-// chain is long.
+// comparePages adds a row for each case, and returns the highest ratio of its cost to that of the first case of its
+// kind: with the same number of edges, and with a cursor or without. Unlike cpuPerCall, it collects no garbage before
+// each measurement, because that takes long if the chain is long.
 func comparePages(ctx context.Context, cases []pageCase, size sizes, t *table) (worst float64, err error) {
 	var contenders []contender
 	for i, c := range cases {
@@ -151,7 +151,7 @@ func backendCases(size sizes) ([]pageCase, error) {
 	return cases, nil
 }
 
-// openWindow returns a handler whose window has all but a few of the blocks.
+// openWindow returns a handler with a window that has all but a few of the blocks.
 func openWindow(blocks []chaingql.Block) (http.Handler, error) {
 	chain := memchain.New()
 	if err := chain.Append(blocks[0]); err != nil {

@@ -63,7 +63,7 @@ func open(peer string, s *source.Source, stored bool, options *chaingql.Options)
 	return nil, fmt.Errorf("unknown peer %q", peer)
 }
 
-// constantFor returns the name of the peer whose constant response is that to q.
+// constantFor returns the name of the peer that sends the constant response to q.
 func constantFor(q query) string { return constant + ": " + q.name }
 
 // quiet is a chain without new blocks.

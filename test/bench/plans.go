@@ -86,8 +86,8 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 	return nil
 }
 
-// repeated measures queries after floods of documents that evict their plans, or that differ from them only in a literal
-// and therefore share a plan with them.
+// repeated measures queries after floods of documents that evict their plans, or that differ from them only in a
+// literal and therefore share a plan with them.
 func repeated(ctx context.Context, s *source.Source, size sizes, r *report) error {
 	similar := func(i int) []byte {
 		return fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:%d){edges{node{%s}}}}}"}`, i, blockFields)

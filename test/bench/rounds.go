@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A contender is one of several things whose costs are compared.
+// A contender is one of several alternatives with costs to compare.
 type contender struct {
 	name    string
 	measure func() (float64, error) // measures the cost once

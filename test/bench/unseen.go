@@ -9,7 +9,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// unseenDocuments measures requests whose documents the server has not seen before.
+// unseenDocuments measures requests with documents that the server has not seen before.
 func unseenDocuments(ctx context.Context, size sizes, r *report) error {
 	defer processors(1)()
 	s, err := source.New()
@@ -87,7 +87,7 @@ func unseen(r *rand.Rand) []byte {
 	return post(text, map[string]any{"address": source.Address(r.IntN(source.Accounts)).String()})
 }
 
-// literal returns a request whose document contains a random address, in mixed case, as a literal.
+// literal returns a request with a document that contains a random address, in mixed case, as a literal.
 func literal(r *rand.Rand) []byte {
 	address := []byte(source.Address(r.IntN(source.Accounts)).String())
 	for i, c := range address {

@@ -12,11 +12,11 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// TestChaosStreamsNeverMixBlocksOfTwoChains replaces the chain under 60 subscribers, whose connections are cut and whose
-// sessions expire. The new chain has other blocks at the positions of the old one, and grows past them. All streams
-// must end with EPOCH_CHANGED and without a cursor, and without a block of the new chain. All subscribers then start
-// before the first block of the new chain, and must receive each of its blocks. Then 1,000 clients resume with cursors
-// of the old chain, and all must receive the same error.
+// TestChaosStreamsNeverMixBlocksOfTwoChains replaces the chain under 60 subscribers, whose connections are cut and
+// whose sessions expire. The new chain has other blocks at the positions of the old one, and grows past them. All
+// streams must end with EPOCH_CHANGED and without a cursor, and without a block of the new chain. All subscribers then
+// start before the first block of the new chain, and must receive each of its blocks. Then 1,000 clients resume with
+// cursors of the old chain, and all must receive the same error.
 func TestChaosStreamsNeverMixBlocksOfTwoChains(t *testing.T) {
 	seed := chosenSeed()
 	t.Logf("-chaos.seed=%d", seed)

@@ -44,7 +44,7 @@ func (w *world) addSubscribers() {
 	}
 }
 
-// probePruned subscribes over each transport from a cursor whose blocks have been pruned. The service
+// probePruned subscribes over each transport from a cursor after which blocks have been pruned. The service
 // must respond with CURSOR_TOO_OLD.
 func (w *world) probePruned(ctx context.Context) {
 	for i, t := range transports {

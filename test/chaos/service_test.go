@@ -47,7 +47,7 @@ type running struct {
 // serviceHeader is the name of a response header that contains the number of the Handler.
 const serviceHeader = "Chaos-Service"
 
-// expiring is the name of a project whose sessions expire within a second.
+// expiring is the name of a project with sessions that expire within a second.
 const expiring = "expiring"
 
 // Authorize implements [chaingql.Authorizer].

@@ -102,7 +102,7 @@ func serve(ctx context.Context, backend *tonlite.Backend, listener net.Listener,
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", handler)
-	chaingql.Mount(mux, "/graphql", handler) // for clients whose URL contains no project
+	chaingql.Mount(mux, "/graphql", handler) // for clients that send no project in the URL
 	mux.HandleFunc("GET /readyz", handler.ServeReady)
 	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	server := &http.Server{

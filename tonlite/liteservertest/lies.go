@@ -56,7 +56,7 @@ const (
 	FalseCreation
 	// FalseLinks omits the first link of a proof that has several links.
 	FalseLinks
-	// Circles sends proofs whose links are valid but form a cycle.
+	// Circles sends proofs with valid links that form a cycle.
 	Circles
 	// FalseNetwork claims another zero state.
 	FalseNetwork

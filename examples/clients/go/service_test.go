@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// A service is a test server whose Handler can be replaced, as if the service restarted.
+// A service is a test server with a Handler that can be replaced, as if the service restarted.
 type service struct {
 	t       *testing.T
 	chain   *memchain.Chain

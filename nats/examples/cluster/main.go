@@ -183,7 +183,7 @@ func (c *cluster) close() error {
 func mount(h *chaingql.Handler) http.Handler {
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", h)
-	chaingql.Mount(mux, "/graphql", h) // for clients whose URL contains no project
+	chaingql.Mount(mux, "/graphql", h) // for clients that send no project in the URL
 	mux.HandleFunc("GET /readyz", h.ServeReady)
 	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	return mux

@@ -18,7 +18,7 @@ const (
 	wholeShard  = 1 << 63
 )
 
-// miner is an account whose balance grows in each round.
+// miner is an account with a balance that grows in each round.
 var miner = chaingql.Address{ID: sha256.Sum256([]byte("miner"))}
 
 // produce appends rounds of blocks until ctx is done. Like an indexer, it continues after

@@ -28,7 +28,7 @@ type account struct {
 	raw  string
 }
 
-// field returns a field whose resolver calls get with the parent object, which has type T.
+// field returns a field with a resolver that calls get with the parent object, which has type T.
 func field[T any](of graphql.Output, get func(T) any) *graphql.Field {
 	return &graphql.Field{Type: of, Resolve: func(p graphql.ResolveParams) (any, error) { return get(p.Source.(T)), nil }}
 }
