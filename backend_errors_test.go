@@ -156,7 +156,7 @@ func TestBlockingBackendTimesOut(t *testing.T) {
 			r := parse(t, w.Body.String())
 			equal(t, "time", time.Since(start), 5*time.Second)
 			equal(t, "code", r.code(), "TIMEOUT")
-			equal(t, "message", r.Errors[0].Message, "The chain's data did not come in time.")
+			equal(t, "message", r.Errors[0].Message, "The backend did not respond in time.")
 		}
 		if strings.Contains(log.String(), "internal error") {
 			t.Errorf("a timeout was logged as an internal error: %s", log)

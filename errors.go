@@ -98,7 +98,7 @@ func unavailable(closed bool, limit, what string) *httpError {
 
 // noFiles returns the error for a socket or stream that is refused because the process may not open many more files.
 func noFiles() *httpError {
-	no := newHTTPError(statusUnavailable, codeUnavailable, "The server has no files left for connections.")
+	no := newHTTPError(statusUnavailable, codeUnavailable, "The server has no file descriptors left for connections.")
 	no.Limit, no.retry = "Connections", 1
 	return no
 }
@@ -141,7 +141,7 @@ func (h *Handler) maskIn(ctx context.Context, err error, report *plan.Report) *p
 
 // late returns the error for a Backend call or a host's field that exceeded BackendTimeout.
 func late() *plan.Error {
-	return &plan.Error{Message: "The chain's data did not come in time.", Code: codeTimeout}
+	return &plan.Error{Message: "The backend did not respond in time.", Code: codeTimeout}
 }
 
 // recover responds to a request if handling it panicked, in the host's code or in this package. It must be deferred.

@@ -80,7 +80,7 @@ func TestAllowedOriginsApplyToCORSAndSockets(t *testing.T) {
 					body, _ := io.ReadAll(res.Body)
 					equal(t, "status", res.StatusCode, 403)
 					equal(t, "body", string(body),
-						refusalBody("Pages of this origin may not open sockets here.", "BAD_REQUEST"))
+						refusalBody("Pages of this origin are not allowed to open sockets.", "BAD_REQUEST"))
 					equal(t, "Access-Control-Allow-Origin", res.Header.Get("Access-Control-Allow-Origin"), c.cors)
 					return
 				}

@@ -33,7 +33,7 @@ func TestSlowBodyReceivesStatus408OverTCP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []byte(refusalBody("The body did not come in time.", "TIMEOUT"))
+	want := []byte(refusalBody("The request body did not arrive in time.", "TIMEOUT"))
 	if !bytes.HasPrefix(response, []byte("HTTP/1.1 408 ")) || !bytes.HasSuffix(response, want) {
 		t.Errorf("the response is %s, want status 408", response)
 	}

@@ -121,7 +121,7 @@ func TestResponseWithHostFieldsIsLimited(t *testing.T) {
 			limits += strings.Count(limit, "ResponseBytes")
 		}},
 	})
-	const over = `{"data":null,"errors":[{"message":"The answer exceeds the limit of 1000 bytes.",` +
+	const over = `{"data":null,"errors":[{"message":"The response exceeds the limit of 1000 bytes.",` +
 		`"extensions":{"code":"LIMIT_EXCEEDED"}}]}`
 	for i, document := range []string{`{endless}`, `{items{n}}`, `{more}`, `{text more}`} {
 		equal(t, document, query(h, document, nil), over)

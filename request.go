@@ -72,7 +72,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, began time.Du
 	case errors.Is(err, gqlhttp.ErrBodyTooLarge):
 		return tooLarge(statusBodyTooLarge, "body", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		no := newHTTPError(statusBodyTimeout, codeTimeout, "The body did not come in time.")
+		no := newHTTPError(statusBodyTimeout, codeTimeout, "The request body did not arrive in time.")
 		no.Limit = "BodyTimeout"
 		return no
 	case err != nil:
@@ -132,7 +132,7 @@ func decodeURL(query string, depth int) (*request, *httpError) {
 	for _, name := range []string{"query", "documentId", "operationName", "variables", "extensions"} {
 		given := values[name]
 		if len(given) > 1 {
-			return nil, badRequest("Parameter " + name + " is there twice.")
+			return nil, badRequest("Duplicate parameter " + name + ".")
 		}
 		if len(given) == 0 {
 			continue

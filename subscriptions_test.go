@@ -120,7 +120,7 @@ func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 		`{"id":"1","type":"start","payload":null}`:        fail("Must provide query string.", "", "BAD_REQUEST"),
 		`{"id":"1","type":"start","payload":{"query":5}}`: fail(`"query" must be a string.`, "", "BAD_REQUEST"),
 		`{"id":"1","type":"start","payload":{"query":"{a}","query":"{b}"}}`: fail(
-			`The body is not JSON: key "query" is there twice.`, "", "BAD_REQUEST"),
+			`The body is not JSON: duplicate key "query".`, "", "BAD_REQUEST"),
 		`{"id":"1","type":"start","payload":"x"}`: fail("The body must be a JSON object.", "", "BAD_REQUEST"),
 		`{"id":"1","type":"start","payload":{"query":"query A{info{version}} query B{info{version}}"}}`: fail(
 			"Must provide operation name if query contains multiple operations.", "", "BAD_USER_INPUT"),

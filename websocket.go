@@ -18,7 +18,7 @@ import (
 // serveSocket responds to a WebSocket handshake.
 func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if !h.origins.Allowed(r) {
-		no := newHTTPError(statusForbidden, codeBadRequest, "Pages of this origin may not open sockets here.")
+		no := newHTTPError(statusForbidden, codeBadRequest, "Pages of this origin are not allowed to open sockets.")
 		h.events.denied(r.Context(), denial(r, projectOf(r), errForeignOrigin), no)
 		h.writeError(w, r, no)
 		return

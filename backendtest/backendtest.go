@@ -266,7 +266,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		}
 	}
 	if unchecked != nil {
-		t.Logf("backendtest: skipped %d rules because rules that they build on failed: %s",
+		t.Logf("backendtest: skipped %d rules that depend on a failed rule: %s",
 			len(unchecked), strings.Join(unchecked, ", "))
 	}
 }

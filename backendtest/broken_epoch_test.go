@@ -58,7 +58,7 @@ var brokenEpochs = []brokenBackend{
 	}, "but Epoch returned \"one\" all the time"},
 	{"a chain that can be replaced has no epoch", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = withEpoch(c, "")
-	}, "has no Epoch that clients could recognize the chain by"},
+	}, "has no epoch, so clients cannot recognize a new chain"},
 	{"Epoch changes after ErrChainReplaced", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = newLateEpoch(c)
 	}, "it must return the new epoch first"},

@@ -131,7 +131,7 @@ func (t *trial) targets(l *lookup) (all []target) {
 	return all
 }
 
-// lookupsAreExact looks up every stored block, and then random ones, also such that are not stored. Meanwhile, more
+// lookupsAreExact looks up every stored block, and then random blocks, some of which are not stored. Meanwhile, more
 // blocks are appended.
 func lookupsAreExact(t *trial) {
 	if t.Append != nil {

@@ -29,7 +29,7 @@ func (t *trial) replace(number, n int) {
 func (t *trial) existingEpoch() string {
 	epoch := t.epoch()
 	if epoch == "" {
-		t.Fatalf("Harness.Replace is set, but the Backend has no Epoch that clients could recognize the chain by")
+		t.Fatalf("Harness.Replace is set, but the Backend has no epoch, so clients cannot recognize a new chain")
 	}
 	return epoch
 }
@@ -82,7 +82,7 @@ func firstCallNoticesNewChain(t *trial) {
 // expectNewChain checks that the Backend serves the chain that replaced the old one.
 func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
 	if now := t.existingEpoch(); now == epoch {
-		t.Fatalf("Epoch returned %q before and after the chain was replaced: it must return another one", now)
+		t.Fatalf("Epoch returned %q before and after the chain was replaced: it must return a new epoch", now)
 	}
 	t.expectPage(chaingql.BlocksQuery{First: 100})
 	t.expectPage(chaingql.BlocksQuery{Last: 5})

@@ -21,8 +21,8 @@ type replaceLoad struct {
 	seen    chan struct{}      // receives a value when a generation was seen for the first time
 
 	mu     sync.Mutex
-	epochs map[string]int // the generation of which a call returned blocks while Epoch returned this epoch
-	known  map[int]string // the reverse
+	epochs map[string]int // by epoch: the generation of the blocks that calls returned while Epoch returned it
+	known  map[int]string // by generation: the epoch
 	fault  string         // the first fault
 }
 

@@ -54,7 +54,7 @@ func TestRulesThatWouldFailForTheSameReasonAreSkipped(t *testing.T) {
 	}
 	for _, want := range []string{
 		"TestBrokenBackendFailsItsHostsTest/Follow_ends_when_its_context_is_done",
-		"rules because rules that they build on failed: ",
+		"rules that depend on a failed rule: ",
 		`"Follow yields the stored blocks and then waits"`,
 		"(Harness.SetBalance is not set)",
 	} {

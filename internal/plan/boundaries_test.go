@@ -292,7 +292,7 @@ func TestHostFieldsMayFillResponseUpToItsLimit(t *testing.T) {
 		got := ask(NewCache(s, Limits{Answer: limit}, masked, nil), "{words a:words}", nil)
 		switch {
 		case got == `{"data":{"words":["one","two","three"],"a":["one","two","three"]}}`:
-		case strings.Contains(got, fmt.Sprintf(`"message":"The answer exceeds the limit of %d bytes."`, limit)):
+		case strings.Contains(got, fmt.Sprintf(`"message":"The response exceeds the limit of %d bytes."`, limit)):
 			exceeded = limit
 		default:
 			t.Errorf("limit of %d bytes: got %s, want data or the limit error", limit, got)
@@ -316,7 +316,7 @@ func (most roomFor) Grow(n int) *Error {
 func TestResponseWithReservationMayGrowUpToItsLimit(t *testing.T) {
 	text := `{echo(s:"` + strings.Repeat("x", 3*unreservedBytes) + `")}`
 	data := len(ask(testCache(t, Limits{}), text, nil)) - len(`{"data":}`)
-	for limit, want := range map[int]string{data: `{"data":{"echo":`, data - 1: "The answer exceeds the limit"} {
+	for limit, want := range map[int]string{data: `{"data":{"echo":`, data - 1: "The response exceeds the limit"} {
 		b := prepare(t, testCache(t, Limits{Answer: limit}), text, nil)
 		b.Reservation = roomFor(1 << 20)
 		if got := string(b.run(world{})); !strings.Contains(got, want) {

@@ -88,7 +88,7 @@ func FuzzPrepareAndRun(f *testing.F) {
 		if again, _ := c.Prepare(text, "", variables); again == nil || !bytes.Equal(again.run(src), answer) {
 			t.Error("the response after a second Prepare differs from the first")
 		}
-		if bytes.Contains(answer, []byte("The answer exceeds")) || bytes.Contains(answer, []byte("Further field errors")) {
+		if bytes.Contains(answer, []byte("The response exceeds")) || bytes.Contains(answer, []byte("Further field errors")) {
 			return
 		}
 		r := reference{s: s}

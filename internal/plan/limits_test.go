@@ -195,7 +195,7 @@ func TestResponseLimitIsExact(t *testing.T) {
 	if got := ask(testCache(t, Limits{Answer: data}), text, nil); got != whole {
 		t.Errorf("limit of exactly the size: got %s, want %s", got, whole)
 	}
-	want := fmt.Sprintf(`{"data":null,"errors":[{"message":"The answer exceeds the limit of %d bytes.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`, data-1)
+	want := fmt.Sprintf(`{"data":null,"errors":[{"message":"The response exceeds the limit of %d bytes.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`, data-1)
 	if got := ask(testCache(t, Limits{Answer: data - 1}), text, nil); got != want {
 		t.Errorf("limit of one byte less: got %s, want %s", got, want)
 	}

@@ -59,7 +59,7 @@ func (r *run) overflow(n int) bool {
 	var err *Error
 	switch limit := r.dataStart + r.maxBytes(); {
 	case n > limit:
-		err = limitError("ResponseBytes", nil, "The answer exceeds the limit of %d bytes.", r.cache.limits.Answer)
+		err = limitError("ResponseBytes", nil, "The response exceeds the limit of %d bytes.", r.cache.limits.Answer)
 	case n <= r.reserved:
 		runtime.Gosched()
 		r.threshold = min(n+yieldBytes, r.reserved)

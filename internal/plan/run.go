@@ -285,7 +285,7 @@ func isNil(v any) bool {
 	return true
 }
 
-var tooManyErrors = (&Error{Message: "Further field errors are left out.", Code: CodeLimit}).AppendJSON([]byte{','})
+var tooManyErrors = (&Error{Message: "Further field errors are omitted.", Code: CodeLimit}).AppendJSON([]byte{','})
 
 // fail records the error of a field. It masks an error that the client must not see.
 func (r *run) fail(f *field, err error) {

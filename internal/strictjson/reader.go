@@ -156,7 +156,7 @@ func (r *Reader) object() (any, error) {
 		}
 		key := string(text)
 		if _, twice := object[key]; twice {
-			return fmt.Errorf("key %.40q is there twice", key)
+			return fmt.Errorf("duplicate key %.40q", key)
 		}
 		if !r.Is(':') {
 			return r.unexpected()
