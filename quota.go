@@ -176,7 +176,7 @@ func (o *responseShare) add(n, size int) bool {
 }
 
 // end implements evictee. It drops the response and ends a write in progress. If the client of an HTTP/2 connection
-// takes nothing, the write remains blocked for as long as the host's server allows, but it keeps only one piece of the
+// reads nothing, the write remains blocked for as long as the host's server allows, but it keeps only one piece of the
 // response.
 func (o *responseShare) end() {
 	o.mu.Lock()
@@ -193,7 +193,7 @@ func (o *responseShare) begin(w http.ResponseWriter, text []byte, now time.Durat
 }
 
 // minLagFor returns how far other clients must be behind to be cut for a response of n bytes. For a small response it
-// is shorter. Otherwise clients that request responses of a whole budget each second, and take nothing, could keep the
+// is shorter. Otherwise clients that request a whole budget of responses each second, and read nothing, could keep the
 // budget full.
 func (o *responseShare) minLagFor(n int) time.Duration {
 	if n <= smallBytes {

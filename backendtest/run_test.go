@@ -22,8 +22,8 @@ func (c deafChain) Follow(_ context.Context, after chaingql.Cursor) iter.Seq2[ch
 	return c.Chain.Follow(context.Background(), after)
 }
 
-// TestBrokenBackendFailsItsHostsTest stands for the test of a host. TestRulesThatWouldFailForTheSameReasonAreSkipped
-// runs it in another process, because it must fail.
+// TestBrokenBackendFailsItsHostsTest does nothing unless TestRulesThatWouldFailForTheSameReasonAreSkipped runs it in
+// another process. There it must fail, like the test of a host with a broken Backend.
 func TestBrokenBackendFailsItsHostsTest(t *testing.T) {
 	if os.Getenv("BACKENDTEST_HOST") == "" {
 		return

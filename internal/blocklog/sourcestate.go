@@ -15,8 +15,8 @@ type SourceState struct {
 	// Log has its newest block. A source without new blocks may be Live.
 	Live bool
 
-	// Since is the time at which Live changed last. For a source that has stalled, that is the time at which it was
-	// heard last. If the source has never answered, it is the time of New or, after the first call, of that call.
+	// Since is the time at which Live changed last. For a source that has stalled, that is the time of its last
+	// answer. If the source has never answered, it is the time of New or, after the first call, of that call.
 	Since time.Time
 
 	// Err is the last failure of a source that is not Live. It is nil if the source has not failed yet.

@@ -6,15 +6,15 @@ import (
 )
 
 // A text that has only the fingerprint of a compiled document must be parameterized for each request, which takes about
-// a third of the time of a small query. If a text repeats, the cache therefore keeps its literals under the text. A
-// text that comes only once, such as each text of a flood, leaves no more than a hash.
+// a third of the time of a small query. If a text repeats, the cache therefore keeps its literals under the text. Of a
+// text that occurs only once, such as each text of a flood, the cache keeps only a hash.
 
 // recentTexts is the number of texts among which one counts as repeated.
 const recentTexts = 64
 
 var textSeed = maphash.MakeSeed()
 
-// A literals has the literals of a text in the form that bind needs. It does not change.
+// literals holds the literals of a text in the form that bind needs. It does not change.
 type literals struct {
 	placeholders []placeholder
 	values       []any
