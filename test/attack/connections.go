@@ -16,9 +16,10 @@ func connections(full bool) []attack {
 	var all []attack
 	for _, n := range numbers {
 		held := func(name string, text []byte, leave func(c net.Conn)) {
-			all = append(all, attack{name: fmt.Sprintf("%d connections %s", n, name), want: "cut", within: 20 * usual, do: func(s *target) (outcome, error) {
-				return outcome{class: "cut"}, s.hold(n, text, leave, s.healthy)
-			}})
+			all = append(all, attack{name: fmt.Sprintf("%d connections %s", n, name), want: "cut", within: 20 * usual,
+				do: func(s *target) (outcome, error) {
+					return outcome{class: "cut"}, s.hold(n, text, leave, s.healthy)
+				}})
 		}
 		begun := append(upgrade(path, legacy), textFrame(begin(legacy, `"1"`, query(liveQuery)))...)
 		held("that send nothing", nil, closeConn)
@@ -35,7 +36,8 @@ func connections(full bool) []attack {
 		held("in the middle of a frame", append(upgrade(path, modern), final|opText), closeConn)
 		held("in the middle of a frame and reset", append(upgrade(path, modern), header(final|opText, 1000)...), reset)
 		held("of event streams that are reset", streamRequest("GET", liveQuery), reset)
-		held("of unread responses", request("POST", path, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id}}}")+"}}")), reset)
+		held("of unread responses", request("POST", path, query("{blockchain{"+times(20,
+			"a#:blocks(last:50){edges{node{id}}}")+"}}")), reset)
 	}
 	for _, step := range []struct {
 		name string
@@ -46,20 +48,21 @@ func connections(full bool) []attack {
 		{"upgrade and leave", upgrade(path, modern)},
 		{"subscribe and leave", append(upgrade(path, legacy), textFrame(begin(legacy, `"1"`, query(liveQuery)))...)},
 	} {
-		all = append(all, attack{name: "churn of 2000: " + step.name, want: "cut", within: 20 * usual, do: func(s *target) (outcome, error) {
-			for range 2000 {
-				c, err := s.dial()
-				if err != nil {
-					return outcome{}, err
+		all = append(all, attack{name: "churn of 2000: " + step.name, want: "cut", within: 20 * usual,
+			do: func(s *target) (outcome, error) {
+				for range 2000 {
+					c, err := s.dial()
+					if err != nil {
+						return outcome{}, err
+					}
+					_, err = c.Write(step.text)
+					c.Close()
+					if err != nil {
+						return outcome{}, err
+					}
 				}
-				_, err = c.Write(step.text)
-				c.Close()
-				if err != nil {
-					return outcome{}, err
-				}
-			}
-			return outcome{class: "cut"}, nil
-		}})
+				return outcome{class: "cut"}, nil
+			}})
 	}
 	return append(all, plain("the write side closed after a request", answered, func(s *target) (outcome, error) {
 		return s.postThen(goodBody, func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() })

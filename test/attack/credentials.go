@@ -14,19 +14,25 @@ func credentials() []attack {
 	}
 	var all []attack
 	for _, h := range []string{
-		basic(":wrong"), basic(":"), basic(""), basic("s3cret"), basic("user:" + secret), basic(":" + secret + " "), basic(": " + secret),
+		basic(":wrong"), basic(":"), basic(""), basic("s3cret"), basic("user:" + secret), basic(":" + secret + " "),
+		basic(": " + secret),
 		basic(":" + secret + "\x00"), basic(":S3CRET"), basic("::" + secret), basic(":" + secret + "\n"),
-		basic(":" + strings.Repeat("a", 10_000)), basic(":" + strings.Repeat("é", 10_000)), basic(":\xff\xfe"), "Authorization: Basic",
+		basic(":" + strings.Repeat("a", 10_000)), basic(":" + strings.Repeat("é", 10_000)), basic(":\xff\xfe"),
+		"Authorization: Basic",
 		"Authorization: Basic :" + secret, "Authorization: Basic ====", "Authorization: Basic OnMzY3JldA",
-		"Authorization: Basic OnMzY3JldA===", "Authorization: Basic OnMz Y3JldA==", "Authorization: Basic OnMzY3JldA==x",
+		"Authorization: Basic OnMzY3JldA===", "Authorization: Basic OnMz Y3JldA==",
+		"Authorization: Basic OnMzY3JldA==x",
 		"Authorization: Basic OnMzY3JldA==, Basic OnMzY3JldA==", "Authorization: Bearer " + secret,
-		"Authorization: Bearer eyJhbGciOiJub25lIn0.e30.", "Authorization: Digest username=\"\"", "Authorization: Negotiate TlRMTVNTUAAB",
-		"Authorization: " + secret, "Authorization: OnMzY3JldA==", "Authorization: BasicOnMzY3JldA==", "Authorization:\tBasic",
+		"Authorization: Bearer eyJhbGciOiJub25lIn0.e30.", "Authorization: Digest username=\"\"",
+		"Authorization: Negotiate TlRMTVNTUAAB",
+		"Authorization: " + secret, "Authorization: OnMzY3JldA==", "Authorization: BasicOnMzY3JldA==",
+		"Authorization:\tBasic",
 		"Authorization: " + strings.Repeat("Basic ", 1000), "Authorization: " + strings.Repeat("A", 100_000),
 		"Authorization: Basic " + strings.Repeat("A", 100_000), "Authorization: Basic " + strings.Repeat("\xff", 100),
 		"Proxy-Authorization: Basic OnMzY3JldA==",
 		"Cookie: Authorization=Basic OnMzY3JldA==", "X-Authorization: Basic OnMzY3JldA==",
-		"Authorization: Basic OnMzY3JldA==\r\nAuthorization: Basic eDp5", "Authorization: Basic eDp5\r\nAuthorization: Basic OnMzY3JldA==",
+		"Authorization: Basic OnMzY3JldA==\r\nAuthorization: Basic eDp5",
+		"Authorization: Basic eDp5\r\nAuthorization: Basic OnMzY3JldA==",
 		"Authorization: Basic OnMzY3JldA==\r\nAuthorization: Basic OnMzY3JldA==", "X: y",
 	} {
 		want := no
@@ -38,8 +44,10 @@ func credentials() []attack {
 		}))
 	}
 	for _, project := range []string{
-		"nobody", "known%00", "known%20", "known.", "%6bnown%2f", "locked%2e", "..%2flocked", "locked%2f..%2fopen%2f", "__proto__", "*", "%2a",
-		"%ff", "ｌocked", "%c4%b1", "admin", strings.Repeat("a", 8000), "%25", "open%0d%0aX:y", "open;x=y", "open,known", "known%2fgraphql",
+		"nobody", "known%00", "known%20", "known.", "%6bnown%2f", "locked%2e", "..%2flocked", "locked%2f..%2fopen%2f",
+		"__proto__", "*", "%2a",
+		"%ff", "ｌocked", "%c4%b1", "admin", strings.Repeat("a", 8000), "%25", "open%0d%0aX:y", "open;x=y", "open,known",
+		"known%2fgraphql",
 		"%2e%2e", "%2e",
 	} {
 		all = append(all, plain("project "+short(project), no+"|net/http", func(s *target) (outcome, error) {
@@ -55,7 +63,8 @@ func credentials() []attack {
 		}
 		all = append(all, at(" with its secret", answered, secret), at(" with a wrong secret", no, "wrong"))
 	}
-	for _, query := range []string{"&secret=s3cret", "&accessKey=s3cret", "&Authorization=Basic%20OnMzY3JldA==", "&access_token=s3cret"} {
+	for _, query := range []string{"&secret=s3cret", "&accessKey=s3cret", "&Authorization=Basic%20OnMzY3JldA==",
+		"&access_token=s3cret"} {
 		all = append(all, plain("secret in the URL, "+query, no, func(s *target) (outcome, error) {
 			return s.get("/locked/graphql?query={info{version}}" + query)
 		}))
@@ -66,8 +75,10 @@ func credentials() []attack {
 		var last outcome
 		for _, text := range [][]byte{
 			request("POST", "/locked/graphql", goodBody), request("POST", "/locked/graphql", goodBody, basic(":wrong")),
-			request("POST", "/nobody/graphql", goodBody), request("POST", "/nobody/graphql", goodBody, basic(":"+secret)),
-			request("POST", "/locked/graphql", goodBody, "Authorization: Basic x"), request("POST", "/open/graphql", goodBody, basic(":"+secret)),
+			request("POST", "/nobody/graphql", goodBody), request("POST", "/nobody/graphql", goodBody,
+				basic(":"+secret)),
+			request("POST", "/locked/graphql", goodBody, "Authorization: Basic x"),
+			request("POST", "/open/graphql", goodBody, basic(":"+secret)),
 			request("POST", "/locked/graphql", "{", basic(":wrong")),
 		} {
 			raw, err := s.raw(text)

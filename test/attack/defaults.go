@@ -14,14 +14,17 @@ func defaults(full bool) []attack {
 	}
 	filter := "{}"
 	for range 15 {
-		filter = "{id:{} seq_no:{} workchain_id:{} shard:{} gen_utime:{in:[" + times(30, "7e9,") + "]} chain_order:{} OR:" + filter + "}"
+		filter = "{id:{} seq_no:{} workchain_id:{} shard:{} gen_utime:{in:[" + times(30, "7e9,") +
+			"]} chain_order:{} OR:" + filter + "}"
 	}
 	text := "subscription($f:BlockFilter=" + filter + "){blocks(filter:$f){id}}#own"
 	unset := strings.NewReplacer("){blocks", " $on:Boolean!){blocks", "{id}", "{id @include(if:$on)}").Replace(text)
 	controls := `{blockchain{account(address:"` + times(8000, "\x01") + `"){info{id}}}}#own`
 	return []attack{
-		{name: fmt.Sprintf("%d refused documents with default values", n), want: badInput, within: 60 * usual, do: eachPosted(n, unset)},
-		{name: fmt.Sprintf("%d documents with control characters", n), want: fieldError, within: 60 * usual, do: eachPosted(n, controls)},
+		{name: fmt.Sprintf("%d refused documents with default values", n), want: badInput, within: 60 * usual,
+			do: eachPosted(n, unset)},
+		{name: fmt.Sprintf("%d documents with control characters", n), want: fieldError, within: 60 * usual,
+			do: eachPosted(n, controls)},
 		subscribed(fmt.Sprintf("%d subscriptions that override default values", 31*sockets), "served", sockets,
 			asJSON(map[string]any{"query": text, "variables": map[string]any{"f": map[string]any{}}})),
 	}

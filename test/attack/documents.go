@@ -59,18 +59,26 @@ func directives() []attack {
 		{"on a variable", "query($a:Int", "@a ", "){info{version}}"},
 		{"on many fields, one each", "{", "info@include(if:true){version}", "}"},
 	} {
-		all = append(all, grownDoc(s.name, refused, 1, 2048, func(n int) string { return s.before + times(n, s.each) + s.after })...)
+		all = append(all, grownDoc(s.name, refused, 1, 2048, func(n int) string {
+			return s.before + times(n, s.each) + s.after
+		})...)
 	}
 	all = append(all, docs(invalid,
-		"{info@defer{version}}", "{...@defer{info{version}}}", "{...@defer(label:\"a\"){info{version}}}", "{blockchain{blocks{edges@stream{cursor}}}}",
-		"{blockchain{blocks{edges@stream(initialCount:0){cursor}}}}", "{info@skip{version}}", "{info@skip(if:null){version}}",
-		"{info@skip(if:\"true\"){version}}", "{info@skip(if:1){version}}", "{info@skip(unless:true){version}}", "{info@skip(if:$a){version}}",
+		"{info@defer{version}}", "{...@defer{info{version}}}", "{...@defer(label:\"a\"){info{version}}}",
+		"{blockchain{blocks{edges@stream{cursor}}}}",
+		"{blockchain{blocks{edges@stream(initialCount:0){cursor}}}}", "{info@skip{version}}",
+		"{info@skip(if:null){version}}",
+		"{info@skip(if:\"true\"){version}}", "{info@skip(if:1){version}}", "{info@skip(unless:true){version}}",
+		"{info@skip(if:$a){version}}",
 		"query($a:Boolean){info@skip(if:$a){version}}", "query($a:String!){info@skip(if:$a){version}}",
-		"{info@deprecated{version}}", "{info@specifiedBy(url:\"x\"){version}}", "query@skip(if:true){info{version}}", "{info@oneOf{version}}",
-		"{info@include(if:[true]){version}}", "{info@include(if:{a:true}){version}}", "{info@skip(if:true if:false){version}}",
+		"{info@deprecated{version}}", "{info@specifiedBy(url:\"x\"){version}}", "query@skip(if:true){info{version}}",
+		"{info@oneOf{version}}",
+		"{info@include(if:[true]){version}}", "{info@include(if:{a:true}){version}}",
+		"{info@skip(if:true if:false){version}}",
 		"subscription@include(if:true){blocks{id}}",
 	)...)
-	return append(all, docs(unparsable, "{info@{version}}", "{info@@skip(if:true){version}}", "{info@skip(){version}}", "{@skip(if:true)}", "{info @ skip(if:true,,:){version}}", "{info@skip(if:){version}}")...)
+	return append(all, docs(unparsable, "{info@{version}}", "{info@@skip(if:true){version}}", "{info@skip(){version}}",
+		"{@skip(if:true)}", "{info @ skip(if:true,,:){version}}", "{info@skip(if:){version}}")...)
 }
 
 // sameNames returns documents with many fields of the same response name. A naive server needs
@@ -93,7 +101,9 @@ func sameNames() []attack {
 		{"one argument", "{blockchain{blocks(", "first:1 ", "){edges{cursor}}}}"},
 		{"one key of an object", "subscription{blocks(filter:{", `id:{eq:"1"}`, "}){id}}"},
 	} {
-		all = append(all, grownDoc(s.name, refused, 4, 4096, func(n int) string { return s.before + times(n, s.each) + s.after })...)
+		all = append(all, grownDoc(s.name, refused, 4, 4096, func(n int) string {
+			return s.before + times(n, s.each) + s.after
+		})...)
 	}
 	all = append(all, doc("20,000 equal fields", "LIMIT_EXCEEDED", "{info{"+strings.Repeat("version ", 20_000)+"}}"))
 	for levels := 1; levels <= 11; levels++ {
@@ -101,7 +111,8 @@ func sameNames() []attack {
 		for range levels {
 			text = "ofType{" + text + "}ofType{" + text + "}"
 		}
-		all = append(all, doc(fmt.Sprintf("doubled at each of %d levels", levels), refused+"|"+answered, "{__schema{types{"+text+"}}}"))
+		all = append(all, doc(fmt.Sprintf("doubled at each of %d levels", levels), refused+"|"+answered,
+			"{__schema{types{"+text+"}}}"))
 	}
 	return all
 }
@@ -113,31 +124,49 @@ func operations() []attack {
 			return s.post(asJSON(map[string]any{"query": text, "operationName": operation}))
 		})
 	}
-	all := grownDoc("of different names", refused+"|operationName", 2, 2048, func(n int) string { return times(n, "query Q#{info{version}}") })
+	all := grownDoc("of different names", refused+"|operationName", 2, 2048, func(n int) string {
+		return times(n, "query Q#{info{version}}")
+	})
 	for i := range all {
 		all[i].want += "|400"
 	}
-	all = append(all, grownDoc("without a name", refused, 2, 2048, func(n int) string { return times(n, "{info{version}}") })...)
-	all = append(all, grownDoc("of one name", refused, 2, 2048, func(n int) string { return times(n, "query Q{info{version}}") })...)
+	all = append(all, grownDoc("without a name", refused, 2, 2048, func(n int) string {
+		return times(n, "{info{version}}")
+	})...)
+	all = append(all, grownDoc("of one name", refused, 2, 2048, func(n int) string {
+		return times(n, "query Q{info{version}}")
+	})...)
 	two := "query A{info{version}}query B{info{time}}"
 	all = append(all,
-		named("two operations, no name", "400 BAD_USER_INPUT", two, nil), named("two operations, an unknown name", "400 BAD_USER_INPUT", two, "C"),
-		named("two operations, an empty name", "400 BAD_USER_INPUT", two, ""), named("two operations, a name in another case", "400 BAD_USER_INPUT", two, "a"),
-		named("a name that JavaScript objects have", "400 BAD_USER_INPUT", two, "__proto__"), named("a name that JavaScript classes have", "400 BAD_USER_INPUT", two, "constructor"),
-		named("a name of 100 kB", "400 BAD_USER_INPUT", two, strings.Repeat("A", 100<<10)), named("a name with NUL", "400 BAD_USER_INPUT", two, "A\x00"),
-		named("a name with a space", "400 BAD_USER_INPUT", two, "A "), named("a name that a cache might use for an anonymous operation", "400", two, "\x00"),
+		named("two operations, no name", "400 BAD_USER_INPUT", two, nil),
+		named("two operations, an unknown name", "400 BAD_USER_INPUT", two, "C"),
+		named("two operations, an empty name", "400 BAD_USER_INPUT", two, ""),
+		named("two operations, a name in another case", "400 BAD_USER_INPUT", two, "a"),
+		named("a name that JavaScript objects have", "400 BAD_USER_INPUT", two, "__proto__"),
+		named("a name that JavaScript classes have", "400 BAD_USER_INPUT", two, "constructor"),
+		named("a name of 100 kB", "400 BAD_USER_INPUT", two, strings.Repeat("A", 100<<10)),
+		named("a name with NUL", "400 BAD_USER_INPUT", two, "A\x00"),
+		named("a name with a space", "400 BAD_USER_INPUT", two, "A "),
+		named("a name that a cache might use for an anonymous operation", "400", two, "\x00"),
 		named("a name for an anonymous operation", "400 BAD_USER_INPUT", "{info{version}}", "A"),
 		named("markup as a name", "400 BAD_USER_INPUT", two, "<script>alert(1)</script>"),
 		named("a subscription selected by name", "406|400", "query A{info{version}}subscription B{blocks{id}}", "B"),
 	)
 	all = append(all, docs(refused,
-		"", " ", "\n", "#", "# nothing", ",,,,", "fragment A on Query{info{version}}", "{}", "query", "query{}", "query A", "subscription", "mutation{a}",
-		"mutation M{info{version}}", "{info{version}}mutation{a}", "subscription{blocks{id}b:blocks{id}}", "subscription{__typename}",
-		"subscription{blocks{id}__typename}", "subscription{...A}fragment A on Subscription{blocks{id}b:blocks{id}}", "subscription{blocks}",
-		"subscription{nothing}", "subscription{blocks{nothing}}", "query A{info{version}}{info{version}}", "type Query{a:Int}", "extend type Query{a:Int}",
-		"schema{query:Query}", "scalar Int", "directive@a on FIELD", "input A{a:A}", "interface A{a:A}", "union A=A", "enum A{A}",
-		"{info{version}}type A{a:Int}", "\"description\"type A{a:Int}", "\"description\"{info{version}}", "query query{", "query(){info{version}}",
-		"query()", "{info{version}", "{info{version}}}", "}{", "{info:{version}}", "{info{version},,,}}", "{:info}", "{a:b:info{version}}", "{info()}", "{info(){version}}",
+		"", " ", "\n", "#", "# nothing", ",,,,", "fragment A on Query{info{version}}", "{}", "query", "query{}",
+		"query A", "subscription", "mutation{a}",
+		"mutation M{info{version}}", "{info{version}}mutation{a}", "subscription{blocks{id}b:blocks{id}}",
+		"subscription{__typename}",
+		"subscription{blocks{id}__typename}", "subscription{...A}fragment A on Subscription{blocks{id}b:blocks{id}}",
+		"subscription{blocks}",
+		"subscription{nothing}", "subscription{blocks{nothing}}", "query A{info{version}}{info{version}}",
+		"type Query{a:Int}", "extend type Query{a:Int}",
+		"schema{query:Query}", "scalar Int", "directive@a on FIELD", "input A{a:A}", "interface A{a:A}", "union A=A",
+		"enum A{A}",
+		"{info{version}}type A{a:Int}", "\"description\"type A{a:Int}", "\"description\"{info{version}}",
+		"query query{", "query(){info{version}}",
+		"query()", "{info{version}", "{info{version}}}", "}{", "{info:{version}}", "{info{version},,,}}", "{:info}",
+		"{a:b:info{version}}", "{info()}", "{info(){version}}",
 		"{info{}}", "{info}", "{info{version{a}}}", "{blockchain}", "{blockchain{blocks}}", "{__typename{a}}",
 	)...)
 	for i := range all {

@@ -33,7 +33,8 @@ func (s *target) follow(text []byte) (outcome, error) {
 		return ended(err)
 	}
 	// The body is not closed, because Body.Close would wait for the end of the stream.
-	if media := resp.Header.Get("Content-Type"); !strings.HasPrefix(media, "text/event-stream") && !strings.HasPrefix(media, "multipart/mixed") {
+	if media := resp.Header.Get("Content-Type"); !strings.HasPrefix(media, "text/event-stream") &&
+		!strings.HasPrefix(media, "multipart/mixed") {
 		content, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 		if err != nil {
 			return ended(err)
@@ -75,13 +76,17 @@ func streamRequest(method, query string, headers ...string) []byte {
 // events returns requests for event streams that are malformed or have false Last-Event-ID values.
 func events() []attack {
 	stream := func(name, want, method, query string, headers ...string) attack {
-		return plain(name, want, func(s *target) (outcome, error) { return s.follow(streamRequest(method, query, headers...)) })
+		return plain(name, want, func(s *target) (outcome, error) {
+			return s.follow(streamRequest(method, query, headers...))
+		})
 	}
 	const mine, lost = "BAD_USER_INPUT", "served|BAD_USER_INPUT|CURSOR_TOO_OLD"
 	var all []attack
 	for _, id := range []string{
-		"0", "1", "-1", "x", "null", "undefined", "m", "\xff", "é", "😀", "%00", "../..", "' OR 1=1 --", strings.Repeat("9", 64),
-		strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("a", 100_000), "a\tb", "0 ", "A", "NaN", "1e9", "0m",
+		"0", "1", "-1", "x", "null", "undefined", "m", "\xff", "é", "😀", "%00", "../..", "' OR 1=1 --",
+		strings.Repeat("9", 64),
+		strings.Repeat("f", 64), strings.Repeat("f", 65), strings.Repeat("a", 100_000), "a\tb", "0 ", "A", "NaN", "1e9",
+		"0m",
 	} {
 		// A cursor after all blocks is valid. The stream then waits for blocks.
 		all = append(all, plain("Last-Event-ID "+short(id), lost+"|no answer", func(s *target) (outcome, error) {
@@ -92,8 +97,10 @@ func events() []attack {
 	all = append(all,
 		stream("two Last-Event-IDs", lost, "GET", liveQuery, "Last-Event-ID: 0", "Last-Event-ID: x"),
 		stream("an empty Last-Event-ID", "served", "GET", liveQuery, "Last-Event-ID: "),
-		stream("an invalid Last-Event-ID overrides after", mine, "GET", `subscription{blocks(after:""){id}}`, "Last-Event-ID: zzz"),
-		stream("an invalid Last-Event-ID with a query", "served|answered|BAD_USER_INPUT", "GET", "{info{version}}", "Last-Event-ID: zzz"),
+		stream("an invalid Last-Event-ID overrides after", mine, "GET", `subscription{blocks(after:""){id}}`,
+			"Last-Event-ID: zzz"),
+		stream("an invalid Last-Event-ID with a query", "served|answered|BAD_USER_INPUT", "GET", "{info{version}}",
+			"Last-Event-ID: zzz"),
 		stream("an invalid after", mine, "POST", `subscription{blocks(after:"zzz"){id}}`),
 		stream("NUL as after", mine, "POST", `subscription{blocks(after:"\u0000"){id}}`),
 		stream("an empty after", "served|CURSOR_TOO_OLD", "POST", `subscription{blocks(after:""){id}}`),
@@ -103,10 +110,13 @@ func events() []attack {
 		stream("a cycle", "GRAPHQL_VALIDATION_FAILED", "POST", "subscription{...A}fragment A on Subscription{...A}"),
 		stream("too many aliases", "LIMIT_EXCEEDED", "POST", "subscription{blocks{"+times(51, "a#:id ")+"}}"),
 		stream("two roots", "GRAPHQL_VALIDATION_FAILED", "POST", "subscription{blocks{id}b:blocks{id}}"),
-		stream("an invalid filter", "GRAPHQL_VALIDATION_FAILED|BAD_USER_INPUT", "POST", "subscription{blocks(filter:{id:{in:null}}){id}}"),
+		stream("an invalid filter", "GRAPHQL_VALIDATION_FAILED|BAD_USER_INPUT", "POST",
+			"subscription{blocks(filter:{id:{in:null}}){id}}"),
 		stream("a wrong secret", "401 UNAUTHENTICATED", "GET", liveQuery, "Authorization: Basic Ong="),
-		stream("Accept JSON or events, a subscription", "served", "GET", liveQuery, "Accept: application/json, text/event-stream"),
-		stream("Accept JSON or events, a query", "answered", "GET", "{info{version}}", "Accept: text/event-stream, application/json"),
+		stream("Accept JSON or events, a subscription", "served", "GET", liveQuery,
+			"Accept: application/json, text/event-stream"),
+		stream("Accept JSON or events, a query", "answered", "GET", "{info{version}}",
+			"Accept: text/event-stream, application/json"),
 		stream("Accept events with q=0", "406 NOT_ACCEPTABLE", "GET", liveQuery, "Accept: text/event-stream;q=0"),
 		stream("HEAD", "answered", "HEAD", liveQuery),
 		stream("PUT", "405 METHOD_NOT_ALLOWED", "PUT", liveQuery),
@@ -116,17 +126,28 @@ func events() []attack {
 		stream("keep-alive", "served", "GET", liveQuery, "Connection: keep-alive"),
 	)
 	for _, accept := range []string{
-		"multipart/mixed;subscriptionSpec=1.0", `multipart/mixed;boundary="a,b\"";subscriptionSpec="1.0"`, "multipart/mixed;boundary=" + strings.Repeat("-", 3000) + ";subscriptionSpec=1.0",
-		"multipart/mixed;boundary=\"--graphql--\";subscriptionSpec=1.0", "multipart/mixed;" + strings.Repeat("a;", 1000) + "subscriptionSpec=1.0", "multipart/mixed;subscriptionSpec*=utf-8''1.0",
-		"multipart/mixed;subscriptionSpec*0=1;subscriptionSpec*1=.0", "multipart/mixed;subscriptionSpec=1.0;subscriptionSpec=2.0", strings.Repeat("multipart/mixed;subscriptionSpec=1.0,", 100) + "a/b",
-		"multipart/mixed;subscriptionSpec=1.0," + strings.Repeat("x", 5000), "multipart/mixed;subscriptionSpec=" + strings.Repeat("\"", 2001), "multipart/mixed;subscriptionSpec=1.0;q=NaN",
+		"multipart/mixed;subscriptionSpec=1.0", `multipart/mixed;boundary="a,b\"";subscriptionSpec="1.0"`,
+		"multipart/mixed;boundary=" + strings.Repeat("-", 3000) + ";subscriptionSpec=1.0",
+		"multipart/mixed;boundary=\"--graphql--\";subscriptionSpec=1.0",
+		"multipart/mixed;" + strings.Repeat("a;", 1000) + "subscriptionSpec=1.0",
+		"multipart/mixed;subscriptionSpec*=utf-8''1.0",
+		"multipart/mixed;subscriptionSpec*0=1;subscriptionSpec*1=.0",
+		"multipart/mixed;subscriptionSpec=1.0;subscriptionSpec=2.0",
+		strings.Repeat("multipart/mixed;subscriptionSpec=1.0,", 100) + "a/b",
+		"multipart/mixed;subscriptionSpec=1.0," + strings.Repeat("x", 5000),
+		"multipart/mixed;subscriptionSpec=" + strings.Repeat("\"", 2001),
+		"multipart/mixed;subscriptionSpec=1.0;q=NaN",
 	} {
-		all = append(all, stream("multipart by "+short(accept), "served|406 NOT_ACCEPTABLE", "GET", `subscription{blocks(after:""){id}}`, "Accept: "+accept))
+		all = append(all, stream("multipart by "+short(accept), "served|406 NOT_ACCEPTABLE", "GET",
+			`subscription{blocks(after:""){id}}`, "Accept: "+accept))
 	}
 	all = append(all,
-		stream("multipart, an invalid after", mine, "POST", `subscription{blocks(after:"zzz"){id}}`, "Accept: multipart/mixed;subscriptionSpec=1.0"),
-		stream("multipart, a query", "served", "POST", "{info{version}}", "Accept: multipart/mixed;subscriptionSpec=1.0"),
-		stream("multipart, a wrong secret", "401 UNAUTHENTICATED", "GET", liveQuery, "Accept: multipart/mixed;subscriptionSpec=1.0", "Authorization: Basic Ong="),
+		stream("multipart, an invalid after", mine, "POST", `subscription{blocks(after:"zzz"){id}}`,
+			"Accept: multipart/mixed;subscriptionSpec=1.0"),
+		stream("multipart, a query", "served", "POST", "{info{version}}",
+			"Accept: multipart/mixed;subscriptionSpec=1.0"),
+		stream("multipart, a wrong secret", "401 UNAUTHENTICATED", "GET", liveQuery,
+			"Accept: multipart/mixed;subscriptionSpec=1.0", "Authorization: Basic Ong="),
 		stream("multipart, HEAD", "answered", "HEAD", liveQuery, "Accept: multipart/mixed;subscriptionSpec=1.0"),
 	)
 	all = append(all, plain("HTTP/1.0", "served|answered|406", func(s *target) (outcome, error) {
@@ -145,15 +166,20 @@ func events() []attack {
 		}
 		return outcome{class: "cut"}, nil
 	}))
-	all = append(all, attack{name: "2000 readers that received 100 old blocks", want: "served", within: 30 * usual, do: func(s *target) (outcome, error) { return s.replays(2000) }})
+	all = append(all, attack{name: "2000 readers that received 100 old blocks", want: "served", within: 30 * usual,
+		do: func(s *target) (outcome, error) {
+			return s.replays(2000)
+		}})
 	for _, n := range []int{100, 500, 2000} {
-		for _, q := range []string{liveQuery, `subscription{blocks(after:""){id}}`, "subscription{blocks(filter:{id:{in:[" + times(100, `"a"`) + "]}}){id}}"} {
-			all = append(all, attack{name: fmt.Sprintf("%d streams of %s", n, short(q)), want: "served|no answer|CURSOR_TOO_OLD", within: 20 * usual, do: func(s *target) (outcome, error) {
-				return s.inParallel(n, func(own *target) (outcome, error) {
-					own.timeout = 2 * usual
-					return own.follow(streamRequest("POST", q))
-				})
-			}})
+		for _, q := range []string{liveQuery, `subscription{blocks(after:""){id}}`,
+			"subscription{blocks(filter:{id:{in:[" + times(100, `"a"`) + "]}}){id}}"} {
+			all = append(all, attack{name: fmt.Sprintf("%d streams of %s", n, short(q)),
+				want: "served|no answer|CURSOR_TOO_OLD", within: 20 * usual, do: func(s *target) (outcome, error) {
+					return s.inParallel(n, func(own *target) (outcome, error) {
+						own.timeout = 2 * usual
+						return own.follow(streamRequest("POST", q))
+					})
+				}})
 		}
 	}
 	return all
@@ -167,7 +193,8 @@ func (s *target) replays(n int) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	text := streamRequest("POST", fmt.Sprintf(`subscription{blocks(after:"%s" filter:{workchain_id:{eq:-1}}){`, roundBefore(rounds))+times(20, "a#:chain_order ")+"chain_order}}")
+	text := streamRequest("POST", fmt.Sprintf(`subscription{blocks(after:"%s" filter:{workchain_id:{eq:-1}}){`,
+		roundBefore(rounds))+times(20, "a#:chain_order ")+"chain_order}}")
 	var conns []net.Conn
 	var all sync.WaitGroup
 	defer func() {

@@ -51,7 +51,8 @@ func families(full bool) []family {
 		{name: "slow peers", attacks: slowPeers(full), separate: true, atOnce: true},
 	}
 	if full {
-		all = append(all, family{name: "retained subscriptions", attacks: retained(), separate: true, kind: patient, peak: 1 << 30})
+		all = append(all, family{name: "retained subscriptions", attacks: retained(), separate: true, kind: patient,
+			peak: 1 << 30})
 	}
 	return all
 }

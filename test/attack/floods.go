@@ -30,8 +30,12 @@ func floods() []attack {
 		for _, n := range []int{1000, 20_000} {
 			many("stops of unknown operations", enough, n, func(int) string { return stop })
 			many("starts", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), live) })
-			many("queries", orServed, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{info{version}}")) })
-			many("refused operations", enough, n, func(i int) string { return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{nothing}")) })
+			many("queries", orServed, n, func(i int) string {
+				return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{info{version}}"))
+			})
+			many("refused operations", enough, n, func(i int) string {
+				return begin(protocol, fmt.Sprintf(`"%d"`, i), query("{nothing}"))
+			})
 			many("starts and stops", enough, n, func(i int) string {
 				if i%2 == 0 {
 					return begin(protocol, `"1"`, live)
@@ -42,28 +46,35 @@ func floods() []attack {
 			many("wrong types", enough, n, func(int) string { return `{"type":"x"}` })
 		}
 		for _, n := range []int{1, 8} {
-			expensive := begin(protocol, `"1"`, query("{blockchain{"+times(20, "a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
-			all = append(all, withConnections(fmt.Sprintf("endless expensive queries on %d sockets (%s)", n, protocol), n, func(s *target) (net.Conn, error) {
-				return s.floodOperations(protocol, expensive)
-			}))
+			expensive := begin(protocol, `"1"`, query("{blockchain{"+times(20,
+				"a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
+			all = append(all, withConnections(fmt.Sprintf("endless expensive queries on %d sockets (%s)", n, protocol),
+				n, func(s *target) (net.Conn, error) {
+					return s.floodOperations(protocol, expensive)
+				}))
 		}
 		for _, p := range []struct{ name, want, payload string }{
 			{"all blocks", "served|cut", query(`subscription{blocks(after:""){` + times(40, "a#:chain_order ") + "}}")},
-			{"memory of long lists", kept, `{"query":"subscription($f:[String]){blocks(filter:{id:{in:$f}}){id}}","variables":{"f":[` + strings.TrimSuffix(strings.Repeat(`"own`+strings.Repeat("a", 250)+`",`, 100), ",") + `]}}`},
+			{"memory of long lists", kept,
+				`{"query":"subscription($f:[String]){blocks(filter:{id:{in:$f}}){id}}","variables":{"f":[` +
+					strings.TrimSuffix(strings.Repeat(`"own`+strings.Repeat("a", 250)+`",`, 100), ",") + `]}}`},
 			{"memory of long strings", kept, ofVariable(50_000)},
-			{"memory of undeclared variables", "served", `{"query":"subscription{blocks(filter:{id:{eq:\"a\"}}){id}}","variables":{"f":"own` + strings.Repeat("a", 50_000) + `"}}`},
+			{"memory of undeclared variables", "served",
+				`{"query":"subscription{blocks(filter:{id:{eq:\"a\"}}){id}}","variables":{"f":"own` +
+					strings.Repeat("a", 50_000) + `"}}`},
 		} {
-			all = append(all, attack{name: "255 operations on each of 5 sockets: " + p.name + " (" + protocol + ")", want: p.want, within: 20 * usual, do: func(s *target) (outcome, error) {
-				return s.inParallel(5, func(s *target) (outcome, error) {
-					w, err := s.open(protocol, true)
-					if err != nil {
-						return outcome{}, err
-					}
-					defer w.Close()
-					w.sendOwn(255, p.payload)
-					return w.probe()
-				})
-			}})
+			all = append(all, attack{name: "255 operations on each of 5 sockets: " + p.name + " (" + protocol + ")",
+				want: p.want, within: 20 * usual, do: func(s *target) (outcome, error) {
+					return s.inParallel(5, func(s *target) (outcome, error) {
+						w, err := s.open(protocol, true)
+						if err != nil {
+							return outcome{}, err
+						}
+						defer w.Close()
+						w.sendOwn(255, p.payload)
+						return w.probe()
+					})
+				}})
 		}
 	}
 	for _, q := range []struct {
@@ -71,14 +82,17 @@ func floods() []attack {
 		clients    int // 1,500 clients that read pages would delay blocks by 2 s on two cores
 	}{
 		{"pages", query("{blockchain{" + times(20, "a#:blocks(last:50){edges{node{id hash}}}") + "}}"), 400},
-		{"balances", query("{blockchain{" + times(40, `a#:account(address:"#:`+strings.Repeat("1", 64)+`"){info{balance}}`) + "}}"), 1500},
+		{"balances", query("{blockchain{" + times(40, `a#:account(address:"#:`+strings.Repeat("1",
+			64)+`"){info{balance}}`) + "}}"), 1500},
 		{"the schema", query("{__schema{types{name description fields{name description args{name description type{name}}type{name}}}}}"), 1500},
 	} {
 		for _, n := range []int{100, q.clients} {
 			// Limits on concurrent work may refuse some of the clients.
-			all = append(all, attack{name: fmt.Sprintf("%d concurrent clients ask for %s", n, q.name), want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual, do: func(s *target) (outcome, error) {
-				return s.inParallel(n, func(s *target) (outcome, error) { return s.post(q.text) })
-			}})
+			all = append(all, attack{name: fmt.Sprintf("%d concurrent clients ask for %s", n, q.name),
+				want: "answered|503 SERVICE_UNAVAILABLE|LIMIT_EXCEEDED|mixed", within: 20 * usual,
+				do: func(s *target) (outcome, error) {
+					return s.inParallel(n, func(s *target) (outcome, error) { return s.post(q.text) })
+				}})
 		}
 	}
 	return all

@@ -46,25 +46,26 @@ func frameFloods() []attack {
 // the server's CPU time, because a server that spends a second on half a million frames does not limit
 // them effectively.
 func frameFlood(name, want, protocol string, first, each []byte, n int) attack {
-	return attack{name: name, want: want, within: 5 * usual, cpu: 4 * documentCPU, do: func(s *target) (outcome, error) {
-		w, err := s.open(protocol, false)
-		if err != nil {
-			return outcome{}, err
-		}
-		sent := make(chan struct{})
-		go func() {
-			defer close(sent)
-			w.send(first)
-			for ; n > 0; n -= 1000 {
-				if _, err := w.Write(bytes.Repeat(each, 1000)); err != nil {
-					return
-				}
+	return attack{name: name, want: want, within: 5 * usual, cpu: 4 * documentCPU,
+		do: func(s *target) (outcome, error) {
+			w, err := s.open(protocol, false)
+			if err != nil {
+				return outcome{}, err
 			}
-		}()
-		defer w.Close()
-		w.wait(4 * time.Second)
-		o, err := w.end()
-		<-sent // the writer continues after the close frame
-		return o, err
-	}}
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				w.send(first)
+				for ; n > 0; n -= 1000 {
+					if _, err := w.Write(bytes.Repeat(each, 1000)); err != nil {
+						return
+					}
+				}
+			}()
+			defer w.Close()
+			w.wait(4 * time.Second)
+			o, err := w.end()
+			<-sent // the writer continues after the close frame
+			return o, err
+		}}
 }

@@ -21,40 +21,51 @@ func fullSockets(full bool) []attack {
 	var all []attack
 	with := func(within time.Duration, name, want string, n int, do func(s *target) (outcome, error)) {
 		name = fmt.Sprintf("%s, on each of %d sockets", name, n)
-		all = append(all, attack{name: name, want: want, within: within, do: func(s *target) (outcome, error) { return s.inParallel(n, do) }})
+		all = append(all, attack{name: name, want: want, within: within, do: func(s *target) (outcome, error) {
+			return s.inParallel(n, do)
+		}})
 	}
-	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledWorkchain, strings.Repeat("1", 64)))
-	all = append(all, attack{name: "64 queries that wait on a socket", want: "held 32", within: 4 * usual, do: func(s *target) (outcome, error) {
-		w, err := s.open(modern, true)
-		if err != nil {
-			return outcome{}, err
-		}
-		defer w.Close()
-		w.send([]byte(frameAll(starts(modern, 2*socketQueries, ofOne))))
-		if err := s.healthyFor(2 * usual); err != nil {
-			return outcome{}, err
-		}
-		held, err := s.server.state()
-		return outcome{"held", fmt.Sprint(held.Stalled)}, err
-	}})
+	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledWorkchain,
+		strings.Repeat("1", 64)))
+	all = append(all, attack{name: "64 queries that wait on a socket", want: "held 32", within: 4 * usual,
+		do: func(s *target) (outcome, error) {
+			w, err := s.open(modern, true)
+			if err != nil {
+				return outcome{}, err
+			}
+			defer w.Close()
+			w.send([]byte(frameAll(starts(modern, 2*socketQueries, ofOne))))
+			if err := s.healthyFor(2 * usual); err != nil {
+				return outcome{}, err
+			}
+			held, err := s.server.state()
+			return outcome{"held", fmt.Sprint(held.Stalled)}, err
+		}})
 	for _, protocol := range []string{legacy, modern} {
-		never, small, large := query(`subscription{blocks(filter:{id:{eq:"own"}}){id}}`), query("{info{version}}"), large(1)
+		never, small, large := query(`subscription{blocks(filter:{id:{eq:"own"}}){id}}`), query("{info{version}}"),
+			large(1)
 		for _, n := range []int{socketQueries, socketQueries + 1, 250} {
-			with(20*usual, fmt.Sprintf("%d queries (%s)", n, protocol), "served all", sockets, func(s *target) (outcome, error) { return s.fill(protocol, 0, n, never, small) })
+			with(20*usual, fmt.Sprintf("%d queries (%s)", n, protocol), "served all", sockets,
+				func(s *target) (outcome, error) {
+					return s.fill(protocol, 0, n, never, small)
+				})
 		}
 		// The responses of these queries together exceed Limits.PendingSocketBytes.
 		with(20*usual, "40 large queries ("+protocol+")", "served all", sockets/10, func(s *target) (outcome, error) {
 			return s.fill(protocol, 0, 40, never, large)
 		})
-		with(20*usual, "256 subscriptions and 64 queries ("+protocol+")", "served all", sockets, func(s *target) (outcome, error) {
-			return s.fill(protocol, socketSubscriptions, 64, never, small)
-		})
-		with(20*usual, "257 subscriptions and 64 queries ("+protocol+")", "served all LIMIT_EXCEEDED", sockets, func(s *target) (outcome, error) {
-			return s.fill(protocol, socketSubscriptions+1, 64, never, small)
-		})
-		with(20*usual, "256 subscriptions that match, and 64 queries ("+protocol+")", "served all", 4, func(s *target) (outcome, error) {
-			return s.fill(protocol, socketSubscriptions, 64, query(liveQuery), small)
-		})
+		with(20*usual, "256 subscriptions and 64 queries ("+protocol+")", "served all", sockets,
+			func(s *target) (outcome, error) {
+				return s.fill(protocol, socketSubscriptions, 64, never, small)
+			})
+		with(20*usual, "257 subscriptions and 64 queries ("+protocol+")", "served all LIMIT_EXCEEDED", sockets,
+			func(s *target) (outcome, error) {
+				return s.fill(protocol, socketSubscriptions+1, 64, never, small)
+			})
+		with(20*usual, "256 subscriptions that match, and 64 queries ("+protocol+")", "served all", 4,
+			func(s *target) (outcome, error) {
+				return s.fill(protocol, socketSubscriptions, 64, query(liveQuery), small)
+			})
 	}
 	return all
 }

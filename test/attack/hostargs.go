@@ -28,7 +28,9 @@ func hostFields() chaingql.SchemaExtension {
 	wallets := &graphql.Field{Type: graphql.NewList(wallet),
 		Resolve: func(graphql.ResolveParams) (any, error) { return make([]struct{}, 100), nil }}
 	large := chaingql.SubscriptionField{
-		Field: &graphql.Field{Type: graphql.String, Resolve: func(p graphql.ResolveParams) (any, error) { return p.Source, nil }},
+		Field: &graphql.Field{Type: graphql.String, Resolve: func(p graphql.ResolveParams) (any, error) {
+			return p.Source, nil
+		}},
 		Subscribe: func(context.Context, graphql.ResolveParams) iter.Seq2[any, error] {
 			return func(yield func(any, error) bool) {
 				for yield(strings.Repeat("x", 512<<10), nil) {
@@ -72,7 +74,8 @@ func hostArguments() []attack {
 		given("a text of 100 kB for each item of a list", answered, times(45, "a#:wallets{transfers(filter:$f)}"),
 			`{"memo":"`+strings.Repeat("a", 100_000)+`"}`),
 		given("null in lists", overLimit, "transfers(filter:$f)",
-			`{"and":[`+strings.TrimSuffix(strings.Repeat(`{"and":[`+strings.Repeat("null,", 99)+`null]},`, 50), ",")+`]}`),
+			`{"and":[`+strings.TrimSuffix(strings.Repeat(`{"and":[`+strings.Repeat("null,", 99)+`null]},`, 50),
+				",")+`]}`),
 		doc("a default value of 2,000 objects", overLimit,
 			"query($f:TransferFilter="+strings.ReplaceAll(objects(2000), `"`, "")+"){transfers(filter:$f)}"),
 	}
@@ -88,7 +91,8 @@ func hostArguments() []attack {
 	all = append(all, grown("objects in a variable", overLimit, 64, 32<<10, func(name, want string, n int) attack {
 		return given(name, want, "transfers(filter:$f)", objects(n))
 	})...)
-	return append(all, grown("objects nested in each other", overLimit+"|406", 4, 4096, func(name, want string, n int) attack {
-		return given(name, want, "transfers(filter:$f)", strings.Repeat(`{"and":`, n)+"{}"+strings.Repeat("}", n))
-	})...)
+	return append(all, grown("objects nested in each other", overLimit+"|406", 4, 4096,
+		func(name, want string, n int) attack {
+			return given(name, want, "transfers(filter:$f)", strings.Repeat(`{"and":`, n)+"{}"+strings.Repeat("}", n))
+		})...)
 }

@@ -21,26 +21,28 @@ func idle(full bool) []attack {
 		{"a handshake alone", string(upgrade(path, modern))},
 		{"connection_init alone", string(upgrade(path, modern)) + first},
 		{"a subscription", string(upgrade(path, modern)) + first + string(textFrame(begin(modern, `"1"`, never)))},
-		{"a subscription of the legacy protocol", string(upgrade(path, legacy)) + first + string(textFrame(begin(legacy, `"1"`, never)))},
+		{"a subscription of the legacy protocol", string(upgrade(path, legacy)) + first +
+			string(textFrame(begin(legacy, `"1"`, never)))},
 		{"an event stream", string(streamRequest("GET", `subscription{blocks(filter:{id:{eq:"none"}}){id}}`))},
 	} {
-		all = append(all, attack{name: fmt.Sprintf("%d idle: %s", n, k.name), want: "held", within: 20 * usual, do: func(s *target) (outcome, error) {
-			before, err := s.server.state()
-			if err != nil {
-				return outcome{}, err
-			}
-			o := outcome{class: "held"}
-			err = s.hold(n, []byte(k.text), closeConn, func() error {
-				if o.text, err = s.cost(before, n); err != nil {
-					return err
+		all = append(all, attack{name: fmt.Sprintf("%d idle: %s", n, k.name), want: "held", within: 20 * usual,
+			do: func(s *target) (outcome, error) {
+				before, err := s.server.state()
+				if err != nil {
+					return outcome{}, err
 				}
-				return s.healthy()
-			})
-			if err == nil {
-				_, err = s.server.settled(before, maxRest) // because the next attack compares with this state
-			}
-			return o, err
-		}})
+				o := outcome{class: "held"}
+				err = s.hold(n, []byte(k.text), closeConn, func() error {
+					if o.text, err = s.cost(before, n); err != nil {
+						return err
+					}
+					return s.healthy()
+				})
+				if err == nil {
+					_, err = s.server.settled(before, maxRest) // because the next attack compares with this state
+				}
+				return o, err
+			}})
 	}
 	return all
 }

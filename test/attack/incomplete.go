@@ -23,7 +23,8 @@ func incompleteMessages(full bool) []attack {
 		numbers = append(numbers, 9000)
 	}
 	blank := strings.Repeat(" ", partialBytes)
-	fragments := string(frame(opText, blank[:partialBytes/8])) + strings.Repeat(string(frame(opContinue, blank[:partialBytes/8])), 7)
+	fragments := string(frame(opText, blank[:partialBytes/8])) +
+		strings.Repeat(string(frame(opContinue, blank[:partialBytes/8])), 7)
 	var all []attack
 	for _, n := range numbers {
 		for _, protocol := range []string{legacy, modern} {
@@ -39,7 +40,8 @@ func incompleteMessages(full bool) []attack {
 				if !full && (protocol == legacy) != (k.name == "fragments") {
 					continue
 				}
-				all = append(all, incompleteMessage(fmt.Sprintf("%d sockets with most of %s (%s)", n, k.name, protocol), n, []byte(k.text)))
+				all = append(all, incompleteMessage(fmt.Sprintf("%d sockets with most of %s (%s)", n, k.name, protocol),
+					n, []byte(k.text)))
 			}
 		}
 	}

@@ -16,12 +16,15 @@ func introspection() []attack {
 		name string
 		open []string
 	}{
-		{"fields and types", []string{"fields{type{"}}, {"fields including deprecated ones", []string{"fields(includeDeprecated:true){type{"}},
+		{"fields and types", []string{"fields{type{"}}, {"fields including deprecated ones",
+			[]string{"fields(includeDeprecated:true){type{"}},
 		{"interfaces", []string{"interfaces{"}},
 		{"possible types", []string{"possibleTypes{"}},
 		{"interfaces and possible types", []string{"interfaces{", "possibleTypes{"}},
-		{"input fields", []string{"inputFields{type{"}}, {"arguments", []string{"fields{args{type{"}}, {"wrapped types", []string{"ofType{"}},
-		{"fields and wrapped types", []string{"fields{type{ofType{"}}, {"fields and interfaces", []string{"fields{type{", "interfaces{"}},
+		{"input fields", []string{"inputFields{type{"}}, {"arguments", []string{"fields{args{type{"}},
+		{"wrapped types", []string{"ofType{"}},
+		{"fields and wrapped types", []string{"fields{type{ofType{"}},
+		{"fields and interfaces", []string{"fields{type{", "interfaces{"}},
 	} {
 		for n := len(s.open); n <= 8; n++ {
 			want := refused + "|" + answered
@@ -38,16 +41,21 @@ func introspection() []attack {
 		return "{" + times(n, `a#:__type(name:"BlockchainBlock"){name fields{name}}`) + "}"
 	})...)
 	for _, name := range []string{
-		"", "Nothing", "__proto__", "constructor", "__Schema", "__Type", "Query\x00", strings.Repeat("A", 30_000), "query", "../Query", "${Query}",
+		"", "Nothing", "__proto__", "constructor", "__Schema", "__Type", "Query\x00", strings.Repeat("A", 30_000),
+		"query", "../Query", "${Query}",
 	} {
 		all = append(all, doc("type called "+short(name), either, "{__type(name:"+asJSON(name)+"){name fields{name}}}"))
 	}
 	all = append(all, docs(refused,
-		"{__type{name}}", "{__type(name:null){name}}", "{__type(name:1){name}}", "{__type(name:Query){name}}", `{__type(name:["Query"]){name}}`, "{__schema}",
-		"{__schema{nothing}}", "{__schema(a:1){types{name}}}", "{info{__schema{types{name}}}}", `{info{__type(name:"Query"){name}}}`, "{__nothing}", "{__typename(a:1)}",
-		"subscription{__schema{types{name}}}", `subscription{__type(name:"Query"){name}}`, "mutation{__schema{types{name}}}",
+		"{__type{name}}", "{__type(name:null){name}}", "{__type(name:1){name}}", "{__type(name:Query){name}}",
+		`{__type(name:["Query"]){name}}`, "{__schema}",
+		"{__schema{nothing}}", "{__schema(a:1){types{name}}}", "{info{__schema{types{name}}}}",
+		`{info{__type(name:"Query"){name}}}`, "{__nothing}", "{__typename(a:1)}",
+		"subscription{__schema{types{name}}}", `subscription{__type(name:"Query"){name}}`,
+		"mutation{__schema{types{name}}}",
 		"{__schema{types{fields(includeDeprecated:1){name}}}}",
-		`{__schema{types{fields(includeDeprecated:"true"){name}}}}`, "{__schema{types{enumValues(nothing:true){name}}}}",
+		`{__schema{types{fields(includeDeprecated:"true"){name}}}}`,
+		"{__schema{types{enumValues(nothing:true){name}}}}",
 	)...)
 	return all
 }

@@ -23,7 +23,8 @@ func jsonTrees(full bool) []attack {
 	var all []attack
 	for _, n := range clients {
 		for _, shape := range []struct{ name, item string }{
-			{"empty arrays", "[],"}, {"empty objects", "{},"}, {"objects with a key", `{"":0},`}, {"arrays in arrays", "[[[[[[[[]]]]]]]],"},
+			{"empty arrays", "[],"}, {"empty objects", "{},"}, {"objects with a key", `{"":0},`},
+			{"arrays in arrays", "[[[[[[[[]]]]]]]],"},
 		} {
 			items := strings.Repeat(shape.item, treeBytes/len(shape.item))
 			tree := "[" + items[:len(items)-1] + "]"
@@ -31,24 +32,27 @@ func jsonTrees(full bool) []attack {
 			for _, place := range []struct{ name, body string }{
 				{"variables that the operation does not declare", `{` + asks + `,"variables":{"a":` + tree + `}}`},
 				{"extensions", `{` + asks + `,"extensions":{"a":` + tree + `}}`},
-				{"variables and extensions", `{` + asks + `,"variables":{"a":` + half + `},"extensions":{"a":` + half + `}}`},
+				{"variables and extensions", `{` + asks + `,"variables":{"a":` + half + `},"extensions":{"a":` + half +
+					`}}`},
 			} {
 				if !full && shape.item != "[]," && place.name != "extensions" {
 					continue
 				}
-				all = append(all, repeatedPosts(fmt.Sprintf("%d connections with %s in %s", n, shape.name, place.name), lasting, n, place.body))
+				all = append(all, repeatedPosts(fmt.Sprintf("%d connections with %s in %s", n, shape.name, place.name),
+					lasting, n, place.body))
 			}
 		}
 	}
 	// A query keeps its decoded body while it waits for the backend.
 	tree := "[" + strings.Repeat("[],", treeBytes/3) + "[]]"
-	all = append(all, withConnectionsFor(lasting, "150 connections with arrays in the variables of a waiting query", 150, func(s *target) (net.Conn, error) {
-		c, err := s.dial()
-		if err == nil {
-			_, err = c.Write(request("POST", path, `{`+waits+`,"variables":{"a":`+tree+`}}`))
-		}
-		return c, err
-	}, func(*target) error { return nil }))
+	all = append(all, withConnectionsFor(lasting, "150 connections with arrays in the variables of a waiting query",
+		150, func(s *target) (net.Conn, error) {
+			c, err := s.dial()
+			if err == nil {
+				_, err = c.Write(request("POST", path, `{`+waits+`,"variables":{"a":`+tree+`}}`))
+			}
+			return c, err
+		}, func(*target) error { return nil }))
 	return all
 }
 

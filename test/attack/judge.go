@@ -37,10 +37,12 @@ func judge(resp *http.Response, content []byte) (outcome, error) {
 		return outcome{"answered", status + " empty"}, nil
 	case strings.HasPrefix(media, "text/event-stream"), strings.HasPrefix(media, "multipart/mixed"):
 		return judgeEvents(content)
-	case !strings.HasPrefix(media, "application/json") && !strings.HasPrefix(media, "application/graphql-response+json"):
+	case !strings.HasPrefix(media, "application/json") && !strings.HasPrefix(media,
+		"application/graphql-response+json"):
 		return outcome{}, fmt.Errorf("response is neither JSON nor an event stream: %s", at)
 	}
-	for status, header := range map[int]string{401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After", 503: "Retry-After"} {
+	for status, header := range map[int]string{401: "WWW-Authenticate", 405: "Allow", 429: "Retry-After",
+		503: "Retry-After"} {
 		if resp.StatusCode == status && resp.Header.Get(header) == "" {
 			return outcome{}, fmt.Errorf("response has no %s header: %s", header, at)
 		}
@@ -74,7 +76,8 @@ func judgeJSON(content []byte) (outcome, error) {
 	case err != nil:
 		return o, fmt.Errorf("%w: %.300q", err, content)
 	case keys["data"] == nil && (len(errs) > 10 || len(content) > 64<<10):
-		return o, fmt.Errorf("error response has %d errors and %d bytes, want at most 10 and 64 KiB", len(errs), len(content))
+		return o, fmt.Errorf("error response has %d errors and %d bytes, want at most 10 and 64 KiB", len(errs),
+			len(content))
 	case len(keys["errors"]) > 70<<10:
 		return o, fmt.Errorf("list of field errors has %d bytes, want at most 70 KiB", len(keys["errors"]))
 	}

@@ -108,7 +108,8 @@ func TestSmallestDocumentedSizeSurvivesAttacksOnAllConnections(t *testing.T) {
 		t.Fatalf("%v; server output: %s", err, server.errorOutput())
 	}
 	if most := int64(size.memory) * 7 / 8; after.Peak > most { // the rest is for the kernel
-		t.Errorf("peak RSS is %d MiB, want at most %d of the documented %d MiB", after.Peak>>20, most>>20, size.memory>>20)
+		t.Errorf("peak RSS is %d MiB, want at most %d of the documented %d MiB", after.Peak>>20, most>>20,
+			size.memory>>20)
 	}
 	fmt.Printf("smallest size, %d MiB: RSS %d MiB before, peak %d MiB; %d files\n",
 		size.memory>>20, before.RSS>>20, after.Peak>>20, after.Files)

@@ -54,7 +54,8 @@ func TestUnreadResponsesStayWithinDocumentedMemory(t *testing.T) {
 	}
 	limit, err := worstCase()
 	if err != nil || after.Peak > int64(limit) {
-		t.Errorf("peak RSS is %d MiB, want at most the documented worst case of %d MiB; error %v", after.Peak>>20, limit>>20, err)
+		t.Errorf("peak RSS is %d MiB, want at most the documented worst case of %d MiB; error %v", after.Peak>>20,
+			limit>>20, err)
 	}
 	fmt.Printf("worst case %d MiB: RSS %d MiB before, peak %d MiB\n", limit>>20, before.RSS>>20, after.Peak>>20)
 }

@@ -10,7 +10,9 @@ func nesting(full bool) []attack {
 		}
 	}
 	nested := func(name string, n int, text func(n int) string) attack {
-		return posted(name+", "+itoa(n)+" deep", refusedOrLarge, func() string { return asJSON(map[string]any{"query": text(n)}) })
+		return posted(name+", "+itoa(n)+" deep", refusedOrLarge, func() string {
+			return asJSON(map[string]any{"query": text(n)})
+		})
 	}
 	shapes := []struct {
 		name string
@@ -55,9 +57,12 @@ func nesting(full bool) []attack {
 	// Depths near the limit.
 	for n := 18; n <= 24; n += 2 {
 		all = append(all,
-			doc("edge of selections, "+itoa(n), refused+"|"+answered, nest("{__schema{types{", "ofType{", "name", "}", "}}}")(n)),
-			doc("edge of inline fragments, "+itoa(n), refused+"|"+answered, nest("{", "...{", "info{version}", "}", "}")(n)),
-			doc("edge of lists, "+itoa(n), refused, nest("{blockchain{account(address:", "[", "", "]", "){info{id}}}}")(n)),
+			doc("edge of selections, "+itoa(n), refused+"|"+answered,
+				nest("{__schema{types{", "ofType{", "name", "}", "}}}")(n)),
+			doc("edge of inline fragments, "+itoa(n), refused+"|"+answered,
+				nest("{", "...{", "info{version}", "}", "}")(n)),
+			doc("edge of lists, "+itoa(n), refused, nest("{blockchain{account(address:", "[", "", "]",
+				"){info{id}}}}")(n)),
 		)
 	}
 	return all

@@ -9,7 +9,9 @@ import (
 
 // expensiveQuery returns a query that has the maximum permitted cost. It reads 50 pages of 50 blocks.
 func expensiveQuery() string {
-	return query("{blockchain{" + times(50, "a#:blocks(last:50){edges{cursor node{id hash shard seq_no chain_order workchain_id gen_utime __typename}}}") + "}}")
+	return query("{blockchain{" + times(50,
+		"a#:blocks(last:50){edges{cursor node{id hash shard seq_no chain_order workchain_id gen_utime __typename}}}") +
+		"}}")
 }
 
 // healthyFor repeats the health check for the duration d and returns its first error.
@@ -30,7 +32,8 @@ func withConnections(name string, n int, open func(s *target) (net.Conn, error))
 
 // withConnectionsFor is like withConnections, but keeps the connections open for the duration d. The
 // function honest is called repeatedly and must succeed each time.
-func withConnectionsFor(d time.Duration, name string, n int, open func(s *target) (net.Conn, error), honest func(s *target) error) attack {
+func withConnectionsFor(d time.Duration, name string, n int, open func(s *target) (net.Conn, error),
+	honest func(s *target) error) attack {
 	return attack{name: name, want: "held", within: 30 * time.Second, do: func(s *target) (outcome, error) {
 		var conns []net.Conn
 		defer func() {
@@ -78,19 +81,21 @@ func slowBodies() []attack {
 		head := request("POST", path, strings.Repeat(" ", 100_000))
 		head = append(head[:len(head)-100_000:len(head)-100_000], k.sent...)
 		if len(k.sent) < 10_000 { // longer bodies would overload the machine, not the server
-			all = append(all, withConnections("1200 incomplete bodies with "+k.name, 1200, func(s *target) (net.Conn, error) {
-				c, err := s.dial()
-				if err == nil {
-					_, err = c.Write(head)
-				}
-				return c, err
-			}))
+			all = append(all, withConnections("1200 incomplete bodies with "+k.name, 1200,
+				func(s *target) (net.Conn, error) {
+					c, err := s.dial()
+					if err == nil {
+						_, err = c.Write(head)
+					}
+					return c, err
+				}))
 		}
-		all = append(all, withConnections("22 HTTP/2 connections with 95 incomplete bodies with "+k.name, 22, func(s *target) (net.Conn, error) {
-			return s.dial2(h2Preface(65535, false), streams(95, func(i int) []byte {
-				return h2Post(i, k.sent[:min(len(k.sent), 10_000)], 100_000)
+		all = append(all, withConnections("22 HTTP/2 connections with 95 incomplete bodies with "+k.name, 22,
+			func(s *target) (net.Conn, error) {
+				return s.dial2(h2Preface(65535, false), streams(95, func(i int) []byte {
+					return h2Post(i, k.sent[:min(len(k.sent), 10_000)], 100_000)
+				}))
 			}))
-		}))
 	}
 	return all
 }
@@ -98,17 +103,23 @@ func slowBodies() []attack {
 // unreadResponses returns attacks that request large responses and never read them.
 func unreadResponses() []attack {
 	text := expensiveQuery()
-	all := []attack{plain("a response that is read", answered, func(s *target) (outcome, error) { return s.post(text) })}
+	all := []attack{plain("a response that is read", answered, func(s *target) (outcome, error) {
+		return s.post(text)
+	})}
 	for _, k := range []struct {
 		name   string
 		window uint32
 		wide   bool
 	}{
-		{"without a window", 0, false}, {"with the usual window", 65535, false}, {"with an unlimited window", 1<<31 - 1, true},
+		{"without a window", 0, false}, {"with the usual window", 65535, false},
+		{"with an unlimited window", 1<<31 - 1, true},
 	} {
 		for _, accept := range []string{"application/json", "text/event-stream"} {
-			all = append(all, withConnections(fmt.Sprintf("11 HTTP/2 connections with 95 streams %s (%s)", k.name, accept), 11, func(s *target) (net.Conn, error) {
-				return s.dial2(h2Preface(k.window, k.wide), streams(95, func(i int) []byte { return h2Post(i, text, len(text), "accept", accept) }))
+			all = append(all, withConnections(fmt.Sprintf("11 HTTP/2 connections with 95 streams %s (%s)", k.name,
+				accept), 11, func(s *target) (net.Conn, error) {
+				return s.dial2(h2Preface(k.window, k.wide), streams(95, func(i int) []byte {
+					return h2Post(i, text, len(text), "accept", accept)
+				}))
 			}))
 		}
 	}
@@ -121,12 +132,14 @@ func unreadResponses() []attack {
 	}))
 	for _, protocol := range []string{legacy, modern} {
 		for _, k := range []struct{ sockets, queries int }{{6, 32}, {32, 32}, {200, 32}, {32, 500}} {
-			all = append(all, withConnections(fmt.Sprintf("%d sockets that do not read, with %d queries (%s)", k.sockets, k.queries, protocol), k.sockets, func(s *target) (net.Conn, error) {
+			all = append(all, withConnections(fmt.Sprintf("%d sockets that do not read, with %d queries (%s)",
+				k.sockets, k.queries, protocol), k.sockets, func(s *target) (net.Conn, error) {
 				c, err := s.dial()
 				if err != nil {
 					return nil, err
 				}
-				sent := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, k.queries, text))
+				sent := string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) +
+					frameAll(starts(protocol, k.queries, text))
 				go func() { _, _ = c.Write([]byte(sent)) }() // until the server stops reading
 				return c, nil
 			}))
@@ -139,11 +152,14 @@ func unreadResponses() []attack {
 func longHeaders() []attack {
 	var all []attack
 	for _, name := range []string{"Accept", "Content-Type"} {
-		for _, item := range []string{"a/b,", "a/b;c=d,", "a/b;q=0.1,", ";a=b", `;a="`, ",", "*/*;*=a,", "a/b;a*0=x;a*1=y,"} {
+		for _, item := range []string{"a/b,", "a/b;c=d,", "a/b;q=0.1,", ";a=b", `;a="`, ",", "*/*;*=a,",
+			"a/b;a*0=x;a*1=y,"} {
 			text := name + ": application/json" + strings.Repeat(item, 900_000/len(item))
-			all = append(all, attack{name: name + " of 900 kB of " + item, want: "406 NOT_ACCEPTABLE|415 UNSUPPORTED_MEDIA_TYPE", within: usual, cpu: 40 * time.Millisecond, do: func(s *target) (outcome, error) {
-				return s.post(goodBody, text)
-			}})
+			all = append(all, attack{name: name + " of 900 kB of " + item,
+				want: "406 NOT_ACCEPTABLE|415 UNSUPPORTED_MEDIA_TYPE", within: usual, cpu: 40 * time.Millisecond,
+				do: func(s *target) (outcome, error) {
+					return s.post(goodBody, text)
+				}})
 		}
 	}
 	return all

@@ -45,7 +45,8 @@ func rateLimits() []attack {
 		rateLimited("a body that is not JSON", request("POST", at, "{")),
 		rateLimited("a cycle", request("POST", at, query("{...A}fragment A on Query{...A}"))),
 		rateLimited("a body of 100 KB", request("POST", at, goodBody+strings.Repeat(" ", 100_000))),
-		rateLimited("an event stream", request("GET", at+"?query=subscription{blocks{id}}", "", "Accept: text/event-stream")),
+		rateLimited("an event stream", request("GET", at+"?query=subscription{blocks{id}}", "",
+			"Accept: text/event-stream")),
 		rateLimited("a handshake with a secret", upgrade(at, modern, basic)),
 		rateLimited("a handshake of the legacy protocol with a secret", upgrade(at, legacy, basic)),
 	}
@@ -53,10 +54,13 @@ func rateLimits() []attack {
 	for _, protocol := range []string{legacy, modern} {
 		want := map[string]string{legacy: "closed 1013 connection_error RATE_LIMITED", modern: "closed 1013"}[protocol]
 		openAndAsk := func(name, text string) {
-			all = append(all, plain(name+" ("+protocol+")", want, func(s *target) (outcome, error) { return s.openAndAsk(limitedProject, protocol, text) }))
+			all = append(all, plain(name+" ("+protocol+")", want, func(s *target) (outcome, error) {
+				return s.openAndAsk(limitedProject, protocol, text)
+			}))
 		}
 		openAndAsk("connection_init", `{"type":"connection_init"}`)
-		openAndAsk("connection_init with a secret", `{"type":"connection_init","payload":{"Authorization":"Basic OnMzY3JldA=="}}`)
+		openAndAsk("connection_init with a secret",
+			`{"type":"connection_init","payload":{"Authorization":"Basic OnMzY3JldA=="}}`)
 		openAndAsk("connection_init with a wrong secret", `{"type":"connection_init","payload":{"accessKey":"wrong"}}`)
 	}
 	flood := plain("1,000 clients that ignore Retry-After", limited, func(s *target) (outcome, error) {

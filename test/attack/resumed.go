@@ -32,12 +32,14 @@ func resumed(full bool) []attack {
 			if !full && (protocol == modern) != (k.name == "the beginning") {
 				continue
 			}
-			all = append(all, withConnectionsFor(lasting, "2 sockets with 256 subscriptions resumed from "+k.name+" ("+protocol+")", 2, func(s *target) (net.Conn, error) {
-				return s.resume(protocol, 256, full, func(i int) string {
-					own := strings.ReplaceAll(filter, "own", fmt.Sprint(i))
-					return query(`subscription{blocks(after:"` + k.after(i) + `" filter:` + own + `){id}}`)
-				})
-			}, (*target).receives))
+			all = append(all, withConnectionsFor(lasting,
+				"2 sockets with 256 subscriptions resumed from "+k.name+" ("+protocol+")", 2,
+				func(s *target) (net.Conn, error) {
+					return s.resume(protocol, 256, full, func(i int) string {
+						own := strings.ReplaceAll(filter, "own", fmt.Sprint(i))
+						return query(`subscription{blocks(after:"` + k.after(i) + `" filter:` + own + `){id}}`)
+					})
+				}, (*target).receives))
 		}
 	}
 	return all

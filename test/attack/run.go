@@ -55,7 +55,8 @@ func (r *result) String() string {
 		classes = append(classes, fmt.Sprintf("%s %d", class, r.classes[class]))
 	}
 	return fmt.Sprintf("%-20s %4d attacks, %d failed; slowest %v, most CPU %v, blocks waited %v, RSS %+.1f MB (peak %+.1f), goroutines %+d, files %+d; %s",
-		r.family, r.number, len(r.failures), r.slowest.Round(100*time.Microsecond), r.mostCPU.Round(100*time.Microsecond), r.gap.Round(time.Millisecond),
+		r.family, r.number, len(r.failures), r.slowest.Round(100*time.Microsecond),
+		r.mostCPU.Round(100*time.Microsecond), r.gap.Round(time.Millisecond),
 		float64(r.growth)/(1<<20), float64(r.peak)/(1<<20), r.goroutines, r.files, strings.Join(classes, ", "))
 }
 
@@ -119,7 +120,8 @@ func (r *run) checkReleased(before state, peak int64) {
 	res.growth, res.peak = after.RSS-before.RSS, after.Peak-before.RSS
 	res.goroutines, res.files = after.Goroutines-before.Goroutines, after.Files-before.Files
 	if res.growth > maxGrowth || res.peak > peak {
-		r.fail(memory, "all attacks", fmt.Sprintf("RSS grew by %d bytes after the attacks, and by %d bytes at its peak", res.growth, res.peak))
+		r.fail(memory, "all attacks", fmt.Sprintf("RSS grew by %d bytes after the attacks, and by %d bytes at its peak",
+			res.growth, res.peak))
 	}
 	if res.goroutines > 0 || res.files > 0 {
 		r.fail(goroutines, "all attacks", fmt.Sprintf("%d goroutines and %d files were not released:\n%.4000s",

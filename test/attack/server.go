@@ -98,7 +98,8 @@ func serve(kind string) error {
 		return err
 	}
 	http2 := &http.Server{
-		Handler: mux, ReadHeaderTimeout: server.ReadHeaderTimeout, IdleTimeout: server.IdleTimeout, ErrorLog: server.ErrorLog,
+		Handler: mux, ReadHeaderTimeout: server.ReadHeaderTimeout, IdleTimeout: server.IdleTimeout,
+		ErrorLog: server.ErrorLog,
 	}
 	http2.Protocols = new(http.Protocols)
 	http2.Protocols.SetUnencryptedHTTP2(true)
@@ -155,8 +156,10 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		opts.Limits = chaingql.Limits{
 			BodyBytes: off, DocumentBytes: off, Tokens: off, Depth: off, Fields: off, Aliases: off, Directives: off,
 			FieldRepeats: off, Operations: off, Fragments: off, Variables: off, ListItems: off, ResponseBytes: off,
-			CacheBytes: off, MessageBytes: off, Connections: off, MessageRate: off, SocketSubscriptions: off, SocketQueries: off, Requests: off,
-			BackendCalls: off, QueryBlocks: off, IDBytes: off, Subscriptions: off, SubscriptionBytes: off, VariableBytes: off, InFlight: off,
+			CacheBytes: off, MessageBytes: off, Connections: off, MessageRate: off, SocketSubscriptions: off,
+			SocketQueries: off, Requests: off,
+			BackendCalls: off, QueryBlocks: off, IDBytes: off, Subscriptions: off, SubscriptionBytes: off,
+			VariableBytes: off, InFlight: off,
 			PendingBodyBytes: off, PendingResponseBytes: off, PendingSocketBytes: off,
 			BodyTimeout: off, WriteTimeout: off, BackendTimeout: off,
 		}
@@ -198,7 +201,8 @@ type shard struct {
 
 // shards lists the shards of the chain. The masterchain is the last element, because its block ends
 // each round.
-var shards = []*shard{{0, 0x4000000000000000, 4000}, {0, 0xc000000000000000, 5000}, {-1, 0x8000000000000000, firstMaster}}
+var shards = []*shard{{0, 0x4000000000000000, 4000}, {0, 0xc000000000000000, 5000},
+	{-1, 0x8000000000000000, firstMaster}}
 
 func newChain(kind string) (*memchain.Chain, error) {
 	chain := memchain.New()

@@ -68,27 +68,41 @@ func slowPeers(full bool) []attack {
 	slowly("a body of a byte in 10 ms", tooSlow, bodyCut, head, " ", 10*time.Millisecond)
 	slowly("half a body", tooSlow, bodyCut, head+`{"query":`, "", 0)
 	slowly("a body without its last byte", tooSlow, bodyCut, head+strings.Repeat(" ", 9999), "", 0)
-	slowly("a body after Expect", tooSlow, bodyCut, strings.Replace(head, "Host:", "Expect: 100-continue\r\nHost:", 1), "", 0)
+	slowly("a body after Expect", tooSlow, bodyCut, strings.Replace(head, "Host:", "Expect: 100-continue\r\nHost:", 1),
+		"", 0)
 	slowly("chunks that never come", tooSlow, bodyCut, chunked, "", 0)
 	slowly("half a chunk's size", tooSlow, bodyCut, chunked+"ff", "", 0)
 	slowly("an endless chunk size", tooSlow+"|400", bodyCut, chunked, "0", 50*time.Millisecond)
 	slowly("half a chunk", tooSlow, bodyCut, chunked+"ff\r\n{", "", 0)
 	slowly("a chunk of 4 GiB", tooSlow, bodyCut, chunked+"ffffffff\r\n"+goodBody, "", 0)
 	slowly("chunks of a byte", tooSlow, bodyCut, chunked, "1\r\n \r\n", 20*time.Millisecond)
-	slowly("chunks without the last one", tooSlow, bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n", len(goodBody), goodBody), "", 0)
-	slowly("endless trailers", tooSlow+"|answered|400", bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n0\r\n", len(goodBody), goodBody), "X: a\r\n", 20*time.Millisecond)
-	slowly("a slow body of GET", answered, bodyCut, string(request("GET", path+"?query={info{version}}", "", "Content-Length: 100")), "a", 100*time.Millisecond)
-	slowly("a slow body of an unsupported type", "415", usual, strings.Replace(head, "application/json", "text/plain", 1), " ", 100*time.Millisecond)
-	slowly("a slow body without access", "401", usual, strings.Replace(head, path, "/locked/graphql", 1), " ", 100*time.Millisecond)
-	slowly("a slow body that is too large", "413", usual, strings.Replace(head, "10000", "1000000", 1), " ", 100*time.Millisecond)
+	slowly("chunks without the last one", tooSlow, bodyCut, chunked+fmt.Sprintf("%x\r\n%s\r\n", len(goodBody),
+		goodBody), "", 0)
+	slowly("endless trailers", tooSlow+"|answered|400", bodyCut,
+		chunked+fmt.Sprintf("%x\r\n%s\r\n0\r\n", len(goodBody), goodBody), "X: a\r\n", 20*time.Millisecond)
+	slowly("a slow body of GET", answered, bodyCut, string(request("GET", path+"?query={info{version}}", "",
+		"Content-Length: 100")), "a", 100*time.Millisecond)
+	slowly("a slow body of an unsupported type", "415", usual,
+		strings.Replace(head, "application/json", "text/plain", 1), " ", 100*time.Millisecond)
+	slowly("a slow body without access", "401", usual, strings.Replace(head, path, "/locked/graphql", 1), " ",
+		100*time.Millisecond)
+	slowly("a slow body that is too large", "413", usual, strings.Replace(head, "10000", "1000000", 1), " ",
+		100*time.Millisecond)
 	slowly("a slow body of PUT", "405", usual, strings.Replace(head, "POST", "PUT", 1), " ", 100*time.Millisecond)
-	slowly("a slow body with an unsupported Accept", "406", usual, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: image/png", 1), " ", 100*time.Millisecond)
-	slowly("a slow body of a stream", "events TIMEOUT|408 TIMEOUT|cut", bodyCut, strings.Replace(head, "Accept: application/graphql-response+json", "Accept: text/event-stream", 1), " ", 100*time.Millisecond)
-	slowly("a slow body of a handshake by POST", "415", bodyCut, strings.Replace(string(upgrade(path, modern, "Content-Length: 100")), "GET", "POST", 1), " ", 100*time.Millisecond)
+	slowly("a slow body with an unsupported Accept", "406", usual,
+		strings.Replace(head, "Accept: application/graphql-response+json", "Accept: image/png", 1), " ",
+		100*time.Millisecond)
+	slowly("a slow body of a stream", "events TIMEOUT|408 TIMEOUT|cut", bodyCut,
+		strings.Replace(head, "Accept: application/graphql-response+json", "Accept: text/event-stream", 1), " ",
+		100*time.Millisecond)
+	slowly("a slow body of a handshake by POST", "415", bodyCut,
+		strings.Replace(string(upgrade(path, modern, "Content-Length: 100")), "GET", "POST", 1), " ",
+		100*time.Millisecond)
 	// The ReadHeaderTimeout of the http.Server, 5 s, ends these connections.
 	slowly("nothing at all", "cut|net/http", bodyCut, "", "", 0)
 	slowly("a request line byte by byte", "cut|net/http", bodyCut, "", "GET /open/graphql", 100*time.Millisecond)
-	slowly("headers byte by byte", "cut|net/http", bodyCut, "GET "+path+" HTTP/1.1\r\n", "X: a\r\n", 100*time.Millisecond)
+	slowly("headers byte by byte", "cut|net/http", bodyCut, "GET "+path+" HTTP/1.1\r\n", "X: a\r\n",
+		100*time.Millisecond)
 	with(bodyCut+usual, plain("forty slow bodies", tooSlow, func(s *target) (outcome, error) {
 		return s.inParallel(40, func(s *target) (outcome, error) {
 			c, err := s.dial()
@@ -128,12 +142,16 @@ func slowReaders() []attack {
 	all := []attack{
 		unread("a hundred unread responses", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
 		unread("an unread stream", "cut", streamCut+2*usual, streamCut, string(streamRequest("POST", replay))),
-		unread("an unread socket", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
-		unread("an unread socket with 256 operations", "cut", streamCut+2*usual, streamCut, string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)), "")))+frameAll(starts(legacy, 256, query(replay)))),
+		unread("an unread socket", "cut", streamCut+2*usual, streamCut,
+			string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
+		unread("an unread socket with 256 operations", "cut", streamCut+2*usual, streamCut,
+			string(upgrade(path, legacy))+string(textFrame(strings.Join(starts(legacy, 1, query(replay)),
+				"")))+frameAll(starts(legacy, 256, query(replay)))),
 	}
 	pings := strings.Repeat(string(frame(final|opPing, strings.Repeat("a", 125))), 20_000)
 	for _, protocol := range []string{legacy, modern} {
-		all = append(all, unread("unread pongs ("+protocol+")", "cut", streamCut+2*usual, streamCut, string(upgrade(path, protocol))+pings))
+		all = append(all, unread("unread pongs ("+protocol+")", "cut", streamCut+2*usual, streamCut,
+			string(upgrade(path, protocol))+pings))
 	}
 	twenty := all[1]
 	twenty.name = "twenty unread streams"
@@ -173,7 +191,8 @@ func slowSockets(full bool) []attack {
 		stall("a fragment without an end", gone, frameCut, frame(opText, "{"))
 		stall("a length of 2^31", gone, frameCut, append(header(final|opText, 1<<31), make([]byte, 1<<10)...))
 		stall("a length of 2^63-1", gone, frameCut, append(header(final|opText, 1<<63-1), make([]byte, 1<<10)...))
-		stall("half a frame with operations running", gone, frameCut, append([]byte(frameAll(starts(protocol, 32, query(liveQuery)))), final|opText))
+		stall("half a frame with operations running", gone, frameCut,
+			append([]byte(frameAll(starts(protocol, 32, query(liveQuery)))), final|opText))
 		slow := sock("a frame byte by byte ("+protocol+")", gone, protocol, true, func(w *socket) (outcome, error) {
 			defer sendSlowly(w.Conn, string(header(final|opText, 10_000)), " ", 100*time.Millisecond)()
 			return w.end()
@@ -205,17 +224,18 @@ func slowSockets(full bool) []attack {
 			return ended(err)
 		})
 		silentPeer.within = pongCut
-		forty := plain("forty sockets that stall within a frame ("+protocol+")", gone, func(s *target) (outcome, error) {
-			return s.inParallel(40, func(s *target) (outcome, error) {
-				w, err := s.open(protocol, true)
-				if err != nil {
-					return outcome{}, err
-				}
-				defer w.Close()
-				w.send(header(final|opText, 1000)[:3])
-				return w.end()
+		forty := plain("forty sockets that stall within a frame ("+protocol+")", gone,
+			func(s *target) (outcome, error) {
+				return s.inParallel(40, func(s *target) (outcome, error) {
+					w, err := s.open(protocol, true)
+					if err != nil {
+						return outcome{}, err
+					}
+					defer w.Close()
+					w.send(header(final|opText, 1000)[:3])
+					return w.end()
+				})
 			})
-		})
 		forty.within = frameCut + usual
 		all = append(all, slow, pieces, silentPeer, forty)
 	}
@@ -238,7 +258,8 @@ func slowSockets(full bool) []attack {
 		const unused = "closed 1008 connection_error TIMEOUT"
 		all = append(all, silent("no messages", unused, legacy, firstCut))
 		for _, text := range []string{
-			`{"type":"stop","id":"1"}`, `{"type":"x"}`, "{", begin(legacy, `"1"`, query("{nothing}")), begin(legacy, `"1"`, query("{info{version}}")),
+			`{"type":"stop","id":"1"}`, `{"type":"x"}`, "{", begin(legacy, `"1"`, query("{nothing}")),
+			begin(legacy, `"1"`, query("{info{version}}")),
 		} {
 			all = append(all, silent("a message alone: "+short(text), "closed 1008", legacy, firstCut, text))
 		}

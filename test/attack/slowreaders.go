@@ -23,7 +23,8 @@ const (
 // of a response permits 22 pages.
 func large(pages int) string {
 	return query("{blockchain{" + times(pages, "a#:blocks(last:50){edges{cursor node{...N}}}") + "}}" +
-		"fragment N on BlockchainBlock{id shard seq_no chain_order workchain_id gen_utime " + times(23, "b#:hash ") + "}")
+		"fragment N on BlockchainBlock{id shard seq_no chain_order workchain_id gen_utime " + times(23, "b#:hash ") +
+		"}")
 }
 
 // slowReads returns attacks by clients that read responses slowly but steadily, so that no write
@@ -35,7 +36,10 @@ func slowReads(full bool) []attack {
 	if full {
 		lasting = 8 * time.Second
 	}
-	all := []attack{{name: "a large response that is read at full speed", want: answered, within: 4 * usual, do: func(s *target) (outcome, error) { return s.post(sizes[0]) }}}
+	all := []attack{{name: "a large response that is read at full speed", want: answered, within: 4 * usual,
+		do: func(s *target) (outcome, error) {
+			return s.post(sizes[0])
+		}}}
 	slowly := func(name string, each int, open func(s *target, text string) (net.Conn, error)) {
 		i := 0
 		all = append(all, slowlyRead(name, lasting, each*len(sizes), func(s *target) (net.Conn, error) {
@@ -47,24 +51,29 @@ func slowReads(full bool) []attack {
 	for _, accept := range []string{"application/json", "text/event-stream"} {
 		for _, n := range []int{1, 10} {
 			if full || (n == 1) == (accept == "application/json") {
-				slowly(fmt.Sprintf("50 HTTP/2 streams on %d connections, and smaller ones (%s)", n, accept), n, func(s *target, text string) (net.Conn, error) {
-					return s.readSlowly2(50/n, text, accept)
-				})
+				slowly(fmt.Sprintf("50 HTTP/2 streams on %d connections, and smaller ones (%s)", n, accept), n,
+					func(s *target, text string) (net.Conn, error) {
+						return s.readSlowly2(50/n, text, accept)
+					})
 			}
 		}
 	}
-	slowly("50 connections, and smaller ones", 50, func(s *target, text string) (net.Conn, error) { return s.readSlowly(request("POST", path, text)) })
+	slowly("50 connections, and smaller ones", 50, func(s *target, text string) (net.Conn, error) {
+		return s.readSlowly(request("POST", path, text))
+	})
 	slowly("51 event streams of large events", 17, func(s *target, _ string) (net.Conn, error) {
 		return s.readSlowly(streamRequest("GET", "subscription{large}"))
 	})
 	for _, protocol := range []string{legacy, modern} {
 		if full || protocol == modern {
 			slowly("51 sockets with large events ("+protocol+")", 17, func(s *target, _ string) (net.Conn, error) {
-				return s.readSlowly([]byte(string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) +
+				return s.readSlowly([]byte(string(upgrade(path, protocol)) +
+					string(textFrame(`{"type":"connection_init"}`)) +
 					frameAll(starts(protocol, 1, query("subscription{large}")))))
 			})
 			slowly("50 sockets with 8 queries ("+protocol+")", 50, func(s *target, text string) (net.Conn, error) {
-				return s.readSlowly([]byte(string(upgrade(path, protocol)) + string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, 8, text))))
+				return s.readSlowly([]byte(string(upgrade(path, protocol)) +
+					string(textFrame(`{"type":"connection_init"}`)) + frameAll(starts(protocol, 8, text))))
 			})
 		}
 	}

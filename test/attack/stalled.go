@@ -19,32 +19,38 @@ const (
 
 // stalled returns attacks whose queries make the backend block and ignore its context.
 func stalled() []attack {
-	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledWorkchain, strings.Repeat("1", 64)))
+	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledWorkchain,
+		strings.Repeat("1", 64)))
 	ofTwo := query(fmt.Sprintf(`{blockchain{a:account(address:"%d:%s"){info{balance}}b:account(address:"%[1]d:%s"){info{balance}}}}`,
 		stalledWorkchain, strings.Repeat("1", 64), strings.Repeat("2", 64)))
 	all := []attack{
-		{name: "200 clients ask for a balance", want: "refused", within: stallOver, do: func(s *target) (outcome, error) {
-			return s.whileHealthy(func() (outcome, error) { return s.overload(200, ofOne) })
-		}},
+		{name: "200 clients ask for a balance", want: "refused", within: stallOver,
+			do: func(s *target) (outcome, error) {
+				return s.whileHealthy(func() (outcome, error) { return s.overload(200, ofOne) })
+			}},
 		{name: "1280 queries on 40 sockets", want: "refused", within: stallOver, do: func(s *target) (outcome, error) {
 			return s.overloadSockets(40, 32, ofOne)
 		}},
-		{name: "200 clients ask for two balances and leave, and 100 more arrive", want: "503 SERVICE_UNAVAILABLE", within: stallOver, do: func(s *target) (outcome, error) {
-			if o, err := s.inParallel(200, func(s *target) (outcome, error) { return s.postThen(ofTwo, leaveSoon) }); err != nil || o.class != "no answer" {
-				return o, err
-			}
-			return s.whileHealthy(func() (outcome, error) { // the earlier backend calls are still running
-				return s.inParallel(100, func(s *target) (outcome, error) {
-					s.timeout = maxRefusalTime
-					return s.post(ofOne)
+		{name: "200 clients ask for two balances and leave, and 100 more arrive", want: "503 SERVICE_UNAVAILABLE",
+			within: stallOver, do: func(s *target) (outcome, error) {
+				if o, err := s.inParallel(200, func(s *target) (outcome, error) {
+					return s.postThen(ofTwo, leaveSoon)
+				}); err != nil || o.class != "no answer" {
+					return o, err
+				}
+				return s.whileHealthy(func() (outcome, error) { // the earlier backend calls are still running
+					return s.inParallel(100, func(s *target) (outcome, error) {
+						s.timeout = maxRefusalTime
+						return s.post(ofOne)
+					})
 				})
-			})
-		}},
+			}},
 	}
 	for _, protocol := range []string{legacy, modern} {
-		all = append(all, withConnections("8 sockets with endless queries ("+protocol+")", 8, func(s *target) (net.Conn, error) {
-			return s.floodOperations(protocol, begin(protocol, `"1"`, ofOne))
-		}))
+		all = append(all, withConnections("8 sockets with endless queries ("+protocol+")", 8,
+			func(s *target) (net.Conn, error) {
+				return s.floodOperations(protocol, begin(protocol, `"1"`, ofOne))
+			}))
 	}
 	return all
 }

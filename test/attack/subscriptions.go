@@ -8,8 +8,10 @@ import (
 // retained returns attacks with as many subscriptions, and as much memory for them, as the limits allow.
 func retained() []attack {
 	return []attack{
-		subscribed("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED limit of 268435456 bytes", 1000, ofVariable(4000)),
-		subscribed("102,300 subscriptions", "served LIMIT_EXCEEDED subscriptions already", 3300, query(`subscription{blocks(filter:{id:{eq:"none"}}){id}}`)),
+		subscribed("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED limit of 268435456 bytes",
+			1000, ofVariable(4000)),
+		subscribed("102,300 subscriptions", "served LIMIT_EXCEEDED subscriptions already", 3300,
+			query(`subscription{blocks(filter:{id:{eq:"none"}}){id}}`)),
 	}
 }
 
@@ -39,7 +41,8 @@ func subscribed(name, want string, sockets int, payload string) attack {
 
 // ofVariable returns a subscription with a variable of about n bytes.
 func ofVariable(n int) string {
-	return `{"query":"subscription($f:String){blocks(filter:{id:{eq:$f}}){id}}","variables":{"f":"own` + strings.Repeat("a", n) + `"}}`
+	return `{"query":"subscription($f:String){blocks(filter:{id:{eq:$f}}){id}}","variables":{"f":"own` +
+		strings.Repeat("a", n) + `"}}`
 }
 
 // sendOwn starts n operations. In each payload, it replaces "own" with a unique text, so that the

@@ -103,7 +103,8 @@ func (s *target) many(n int, text func(i int) string) (last outcome, err error) 
 		}
 		o, err := readResponse(r, http.MethodPost)
 		if err != nil || i > 0 && o.class != last.class {
-			return o, fmt.Errorf("request %d of %d: outcome %v, %w", i, n, o, cmp.Or(err, errors.New("its class differs from that of the previous request")))
+			return o, fmt.Errorf("request %d of %d: outcome %v, %w", i, n, o,
+				cmp.Or(err, errors.New("its class differs from that of the previous request")))
 		}
 		last = o
 	}
@@ -185,7 +186,8 @@ func ended(err error) (outcome, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return outcome{class: "no answer"}, nil
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE):
 		return outcome{class: "cut"}, nil
 	}
 	return outcome{}, err
@@ -194,8 +196,9 @@ func ended(err error) (outcome, error) {
 // Queries of honest clients. ofBalance requests a balance and the last block. ofBlock requests only
 // the last block, which needs no backend call.
 const (
-	ofBalance = `{"query":"{blockchain{account(address:\"` + richAddress + `\"){info{balance(format:DEC)}}blocks(last:1){edges{node{seq_no}}}}}"}`
-	ofBlock   = `{"query":"{blockchain{blocks(last:1){edges{node{seq_no}}}}}"}`
+	ofBalance = `{"query":"{blockchain{account(address:\"` + richAddress +
+		`\"){info{balance(format:DEC)}}blocks(last:1){edges{node{seq_no}}}}}"}`
+	ofBlock = `{"query":"{blockchain{blocks(last:1){edges{node{seq_no}}}}}"}`
 )
 
 var (

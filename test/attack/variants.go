@@ -15,7 +15,9 @@ func variants(full bool) []attack {
 	const page = "blocks(last:1){edges{cursor node{" + block + "}}}"
 	// A request that contains several operations must name one. The server compiles all of them.
 	named := func(name, text string) attack {
-		return posted(name, either, func() string { return asJSON(map[string]any{"query": text, "operationName": "Q0"}) })
+		return posted(name, either, func() string {
+			return asJSON(map[string]any{"query": text, "operationName": "Q0"})
+		})
 	}
 	chain := func(n, fields int) string { // each fragment spreads the next one
 		text := ""
@@ -24,7 +26,8 @@ func variants(full bool) []attack {
 			if i == n-1 {
 				next = ""
 			}
-			text += fmt.Sprintf("fragment F%d on BlockchainQuery{blocks(last:1){edges{node{%s}}}%s}", i, strings.Repeat(block, fields), next)
+			text += fmt.Sprintf("fragment F%d on BlockchainQuery{blocks(last:1){edges{node{%s}}}%s}", i,
+				strings.Repeat(block, fields), next)
 		}
 		return text
 	}
@@ -42,8 +45,10 @@ func variants(full bool) []attack {
 		named("8 operations that share a chain of 16 fragments", eight+chain(16, 8)),
 		named("8 operations that share a chain of 32 fragments", eight+chain(32, 4)),
 		named("8 operations that share fragments that spread each other", eight+crossed),
-		named("8 operations of 45 aliases", "query Q0{blockchain{"+times(45, "a#:"+page)+"}}"+times(7, "query R#{blockchain{...on BlockchainQuery{"+page+"}}}")),
-		named("8 operations with 4 conditions each", times(8, "query Q#($a:Boolean=true){blockchain{"+strings.Repeat("...@include(if:$a){"+page+"}", 4)+"}}")),
+		named("8 operations of 45 aliases", "query Q0{blockchain{"+times(45, "a#:"+page)+"}}"+times(7,
+			"query R#{blockchain{...on BlockchainQuery{"+page+"}}}")),
+		named("8 operations with 4 conditions each", times(8,
+			"query Q#($a:Boolean=true){blockchain{"+strings.Repeat("...@include(if:$a){"+page+"}", 4)+"}}")),
 	}
 	all = append(all, grownDoc("operations that spread 30 fragments", refused, 4, 8192, func(n int) string {
 		return times(n, "query Q#{"+times(30, "...F# ")+"}") + times(30, "fragment F# on Query{info{version time}}")
@@ -52,7 +57,8 @@ func variants(full bool) []attack {
 	if full {
 		n, lasting = 10_000, 4*time.Second
 	}
-	conditions := "query(" + times(30, "$v#:Boolean!") + "){blockchain{" + times(30, "...@include(if:$v#){a#:"+page+"}") + "}}"
+	conditions := "query(" + times(30, "$v#:Boolean!") + "){blockchain{" +
+		times(30, "...@include(if:$v#){a#:"+page+"}") + "}}"
 	variant := func(text string, i int) string {
 		var values []string
 		for bit := range 30 {
@@ -62,8 +68,9 @@ func variants(full bool) []attack {
 		return `{"query":` + asJSON(text) + `,"variables":{` + strings.Join(values, ",") + `}}`
 	}
 	all = append(all,
-		attack{name: fmt.Sprintf("%d variants of a document", n), want: answered, within: time.Duration(n) * 10 * time.Millisecond,
-			cpu: time.Duration(n) * 5 * time.Millisecond, do: func(s *target) (outcome, error) {
+		attack{name: fmt.Sprintf("%d variants of a document", n), want: answered,
+			within: time.Duration(n) * 10 * time.Millisecond,
+			cpu:    time.Duration(n) * 5 * time.Millisecond, do: func(s *target) (outcome, error) {
 				s.timeout = time.Minute
 				return s.many(n, func(i int) string { return variant(conditions, i) })
 			}},
@@ -75,21 +82,27 @@ func variants(full bool) []attack {
 	}{
 		{"variants of one document", func(conn, i int) string { return variant(conditions, conn<<20|i) }},
 		{"documents with 8 operations", func(conn, i int) string {
-			return asJSON(map[string]string{"operationName": "Q0", "query": fmt.Sprintf("#%d,%d\n", conn, i) + eight + chain(16, 8)})
+			return asJSON(map[string]string{"operationName": "Q0",
+				"query": fmt.Sprintf("#%d,%d\n", conn, i) + eight + chain(16, 8)})
 		}},
-		{"documents with conditions", func(conn, i int) string { return variant(fmt.Sprintf("#%d,%d\n", conn, i)+conditions, i) }},
+		{"documents with conditions", func(conn, i int) string {
+			return variant(fmt.Sprintf("#%d,%d\n", conn, i)+conditions, i)
+		}},
 	} {
 		conn := 0
-		all = append(all, withConnectionsFor(lasting, "48 connections with "+k.name, 48, func(s *target) (net.Conn, error) {
-			conn++
-			own := conn
-			return s.repeat(burstPause, func(i int) []byte { return request("POST", path, k.text(own, i), "Connection: keep-alive") })
-		}, func(s *target) error {
-			if o, err := s.post(goodBody); err != nil || !o.meets(answered) {
-				return fmt.Errorf("honest query: outcome %v, %w", o, errors.Join(err, errUnhealthy))
-			}
-			return nil
-		}))
+		all = append(all, withConnectionsFor(lasting, "48 connections with "+k.name, 48,
+			func(s *target) (net.Conn, error) {
+				conn++
+				own := conn
+				return s.repeat(burstPause, func(i int) []byte {
+					return request("POST", path, k.text(own, i), "Connection: keep-alive")
+				})
+			}, func(s *target) error {
+				if o, err := s.post(goodBody); err != nil || !o.meets(answered) {
+					return fmt.Errorf("honest query: outcome %v, %w", o, errors.Join(err, errUnhealthy))
+				}
+				return nil
+			}))
 	}
 	return all
 }

@@ -88,7 +88,8 @@ func (w *watcher) end() (time.Duration, error) {
 // because other programs can have delayed it.
 func (w *watcher) verdict() error {
 	if w.busy > maxGap || w.gap > maxPause {
-		return fmt.Errorf("a block was late: the longest gap was %v, and the server was busy for up to %v of a gap", w.gap, w.busy)
+		return fmt.Errorf("a block was late: the longest gap was %v, and the server was busy for up to %v of a gap",
+			w.gap, w.busy)
 	}
 	return nil
 }

@@ -50,13 +50,16 @@ func TestAttacksHarmServersWithKnownWeaknesses(t *testing.T) {
 	}
 	harmed := func(t *testing.T, w weakness) {
 		f := byName[w.family]
-		f.attacks = slices.DeleteFunc(slices.Clone(f.attacks), func(a attack) bool { return !strings.Contains(a.name, w.attacks) })
+		f.attacks = slices.DeleteFunc(slices.Clone(f.attacks), func(a attack) bool {
+			return !strings.Contains(a.name, w.attacks)
+		})
 		r := attackWith(f, start(t, w.kind), weakTimeout, w.harm...)
 		harm := slices.IndexFunc(r.failures, func(f failure) bool { return slices.Contains(w.harm, f.kind) })
 		if harm < 0 {
 			t.Fatalf("none of %d attacks harmed the server", r.number)
 		}
-		fmt.Printf("%s, %s: %s by %.150s\n", w.kind, w.family, r.failures[harm].kind, r.failures[harm].attack+": "+r.failures[harm].text)
+		fmt.Printf("%s, %s: %s by %.150s\n", w.kind, w.family, r.failures[harm].kind,
+			r.failures[harm].attack+": "+r.failures[harm].text)
 	}
 	var together []weakness
 	for _, w := range weak {
