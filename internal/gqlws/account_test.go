@@ -19,7 +19,8 @@ func TestMissingPongsDoNotCountIfReadingIsPaused(t *testing.T) {
 		{name: "no limits", unsent: 1, writeTimeout: true, countsMissingPongs: true},
 		{name: "exactly MaxUnsent", maxUnsent: 10, unsent: 10, writeTimeout: true, countsMissingPongs: true},
 		{name: "one byte more", maxUnsent: 10, unsent: 11, exceeds: true, writeTimeout: true},
-		{name: "one byte more without WriteTimeout", maxUnsent: 10, unsent: 11, exceeds: true, countsMissingPongs: true},
+		{name: "one byte more without WriteTimeout", maxUnsent: 10, unsent: 11, exceeds: true,
+			countsMissingPongs: true},
 		{name: "a waiting query", waiting: 1, hasWaiting: true, writeTimeout: true},
 	} {
 		o := testOptions

@@ -74,7 +74,9 @@ func (*broadcastStream) Close(error)            {}
 func connectPeers(b *testing.B, kind string, ss Session) (clients []net.Conn, leave func()) {
 	b.Helper()
 	s := NewServer(Options{WriteTimeout: time.Minute})
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = s.Accept(w, r, ss)
+	}))
 	switch kind {
 	case "TLS":
 		srv.StartTLS()

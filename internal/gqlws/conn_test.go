@@ -122,7 +122,8 @@ func TestLegacyPeerIsRefusedAtStartIfInitFails(t *testing.T) {
 			"CLOSE 1008")
 		p.expectNothing()
 		if remainingSockets(s) != 0 || len(ss.streams) != 0 {
-			t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s), len(ss.streams))
+			t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s),
+				len(ss.streams))
 		}
 	})
 }
@@ -222,7 +223,8 @@ func TestNextIsCalledUntilItReturnsNothing(t *testing.T) {
 		p := dial(t, s, ss).startReading()
 		p.sendText(startA)
 		ss.stream(1).push("1", "2", "3") // calls wake only once
-		p.expect(`{"type":"data","id":"a","payload":1}`, `{"type":"data","id":"a","payload":2}`, `{"type":"data","id":"a","payload":3}`)
+		p.expect(`{"type":"data","id":"a","payload":1}`, `{"type":"data","id":"a","payload":2}`,
+			`{"type":"data","id":"a","payload":3}`)
 		p.conn.Close()
 		shutdown(t, s)
 	})
@@ -251,7 +253,8 @@ func TestZeroOptionsDisableLimits(t *testing.T) {
 		p.sendText(`{"type":"connection_init"}`)
 		p.expect(`{"type":"connection_ack"}`)
 		for i := range 100 {
-			p.sendText(fmt.Sprintf(`{"id":"%0200d","type":"start","payload":{"query":"subscription{a}","x":"%01000d"}}`, i, i))
+			p.sendText(fmt.Sprintf(`{"id":"%0200d","type":"start","payload":{"query":"subscription{a}","x":"%01000d"}}`,
+				i, i))
 		}
 		p.expectNothing()
 		if ss.openStreams() != 100 {

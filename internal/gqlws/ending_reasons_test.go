@@ -22,10 +22,12 @@ func TestBrokenFrameDoesNotReplaceFirstCloseReason(t *testing.T) {
 		want []string
 	}{
 		"a message too big": {frameOf(false, opText, []byte(large+" ")),
-			[]string{error + `"Message is larger than 512 bytes",` + code + `LIMIT_EXCEEDED"}}}`, "CLOSE 1009 message too big"}},
+			[]string{error + `"Message is larger than 512 bytes",` + code + `LIMIT_EXCEEDED"}}}`,
+				"CLOSE 1009 message too big"}},
 		"not UTF-8": {frameOf(true, opText, []byte("\xff")),
 			[]string{error + `"Message is not UTF-8",` + code + `BAD_REQUEST"}}}`, "CLOSE 1007 not UTF-8"}},
-		"connection_terminate": {frameOf(true, opText, []byte(`{"type":"connection_terminate"}`)), []string{"CLOSE 1000"}},
+		"connection_terminate": {frameOf(true, opText, []byte(`{"type":"connection_terminate"}`)),
+			[]string{"CLOSE 1000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,9 +108,11 @@ func TestBrokenFrameAndEOFDoNotReplaceFirstCloseReason(t *testing.T) {
 func TestRestOfTooLargeMessageIsReadBeforeConnectionCloses(t *testing.T) {
 	large := frameOf(false, opText, make([]byte, testOptions.MaxMessage+1))
 	for name, tc := range map[string]struct{ send, rest []byte }{
-		"a message too big":      {large, frameOf(true, 0, []byte("its rest"))},
-		"part of the next one":   {append(frameOf(true, opText, []byte("\xff")), 0x81), frameOf(true, opText, []byte("its rest"))[1:]},
-		"a ping and part of one": {append(frameOf(true, opText, []byte("\xff")), append(frameOf(true, opPing, nil), 0x89)...), frameOf(true, opPing, nil)[1:]},
+		"a message too big": {large, frameOf(true, 0, []byte("its rest"))},
+		"part of the next one": {append(frameOf(true, opText, []byte("\xff")), 0x81),
+			frameOf(true, opText, []byte("its rest"))[1:]},
+		"a ping and part of one": {append(frameOf(true, opText, []byte("\xff")),
+			append(frameOf(true, opPing, nil), 0x89)...), frameOf(true, opPing, nil)[1:]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -64,19 +64,32 @@ func TestStreamAndSessionReceiveCloseReason(t *testing.T) {
 			g.p.sendText(startA)
 			g.st.closeReason()
 		}, nil, ErrGone, ""},
-		"the stream ends":                      {func(g *endingCase) { g.st.end(io.EOF) }, nil, ErrGone, ""},
-		"the stream fails with a RequestError": {func(g *endingCase) { g.st.end(requestError("Too old", "CURSOR_TOO_OLD")) }, nil, ErrGone, ""},
-		"the stream fails with another error":  {func(g *endingCase) { g.st.end(io.ErrUnexpectedEOF) }, nil, ErrGone, ""},
-		"the stream is lost":                   {func(g *endingCase) { g.st.end(loss()) }, nil, errAny, ""},
-		"terminated":                           {func(g *endingCase) { g.p.sendText(`{"type":"connection_terminate"}`) }, nil, nil, ""},
-		"terminated during a stalled write":    {func(g *endingCase) { stall(g); g.p.sendText(`{"type":"connection_terminate"}`) }, nil, nil, ""},
+		"the stream ends": {func(g *endingCase) { g.st.end(io.EOF) }, nil, ErrGone, ""},
+		"the stream fails with a RequestError": {func(g *endingCase) {
+			g.st.end(requestError("Too old", "CURSOR_TOO_OLD"))
+		}, nil, ErrGone, ""},
+		"the stream fails with another error": {func(g *endingCase) {
+			g.st.end(io.ErrUnexpectedEOF)
+		}, nil, ErrGone, ""},
+		"the stream is lost": {func(g *endingCase) { g.st.end(loss()) }, nil, errAny, ""},
+		"terminated": {func(g *endingCase) {
+			g.p.sendText(`{"type":"connection_terminate"}`)
+		}, nil, nil, ""},
+		"terminated during a stalled write": {func(g *endingCase) {
+			stall(g)
+			g.p.sendText(`{"type":"connection_terminate"}`)
+		}, nil, nil, ""},
 		"another stream is lost": {func(g *endingCase) {
 			g.p.sendText(startB)
 			g.ss.stream(2).end(loss())
 		}, errAny, errAny, "Gap"},
-		"the peer closes":           {func(g *endingCase) { _ = g.p.send(opClose, []byte{0x03, 0xe8}) }, ErrGone, nil, ""},
-		"the peer closes with 1001": {func(g *endingCase) { _ = g.p.send(opClose, []byte{0x03, 0xe9}) }, ErrGone, nil, ""},
-		"the peer disconnects":      {func(g *endingCase) { g.p.conn.Close() }, ErrGone, ErrGone, "read failed"},
+		"the peer closes": {func(g *endingCase) {
+			_ = g.p.send(opClose, []byte{0x03, 0xe8})
+		}, ErrGone, nil, ""},
+		"the peer closes with 1001": {func(g *endingCase) {
+			_ = g.p.send(opClose, []byte{0x03, 0xe9})
+		}, ErrGone, nil, ""},
+		"the peer disconnects": {func(g *endingCase) { g.p.conn.Close() }, ErrGone, ErrGone, "read failed"},
 		"the peer disconnects during a write": {func(g *endingCase) {
 			stall(g)
 			g.p.conn.Close()
@@ -94,10 +107,16 @@ func TestStreamAndSessionReceiveCloseReason(t *testing.T) {
 		"Init returns a RequestError": {func(g *endingCase) {
 			g.p.sendText(`{"type":"connection_init","payload":{"Authorization":"trouble"}}`)
 		}, errAny, errAny, "Database is down"},
-		"too large a message": {func(g *endingCase) { g.p.sendText(strings.Repeat(" ", 600)) }, ErrRefused, ErrRefused, "larger than 512 bytes"},
-		"not UTF-8":           {func(g *endingCase) { g.p.sendText("\xff") }, ErrRefused, ErrRefused, "not UTF-8"},
-		"not JSON, ten times": {func(g *endingCase) { g.p.sendText("", "", "", "", "", "", "", "", "", "") }, ErrRefused, ErrRefused, "Too many messages"},
-		"a broken frame":      {func(g *endingCase) { _ = g.p.write([]byte{0x81, 1, 'x'}) }, ErrRefused, ErrRefused, "unmasked"},
+		"too large a message": {func(g *endingCase) {
+			g.p.sendText(strings.Repeat(" ", 600))
+		}, ErrRefused, ErrRefused, "larger than 512 bytes"},
+		"not UTF-8": {func(g *endingCase) { g.p.sendText("\xff") }, ErrRefused, ErrRefused, "not UTF-8"},
+		"not JSON, ten times": {func(g *endingCase) {
+			g.p.sendText("", "", "", "", "", "", "", "", "", "")
+		}, ErrRefused, ErrRefused, "Too many messages"},
+		"a broken frame": {func(g *endingCase) {
+			_ = g.p.write([]byte{0x81, 1, 'x'})
+		}, ErrRefused, ErrRefused, "unmasked"},
 		"a stalled write": {func(g *endingCase) {
 			stall(g)
 			time.Sleep(testOptions.WriteTimeout)
@@ -143,7 +162,8 @@ func TestStreamAndSessionReceiveCloseReason(t *testing.T) {
 				g.p.sendText(`{"type":"connection_init","payload":{"ttl":"1h"}}`, startA)
 				g.st = g.ss.stream(1)
 				tc.act(g)
-				if got := g.st.closeReason(); !isEnd(got, tc.stream) || got != nil && !strings.Contains(got.Error(), tc.text) {
+				if got := g.st.closeReason(); !isEnd(got, tc.stream) || got != nil &&
+					!strings.Contains(got.Error(), tc.text) {
 					t.Errorf("Stream.Close received %v, want %v with the text %q", got, tc.stream, tc.text)
 				}
 				if tc.conn == ErrGone { // only the stream has ended: disconnect the peer
@@ -151,10 +171,12 @@ func TestStreamAndSessionReceiveCloseReason(t *testing.T) {
 				}
 				synctest.Wait()
 				time.Sleep(testOptions.WriteTimeout) // for the case "terminated during a stalled write"
-				if got := g.ss.closeReason(); !isEnd(got, tc.conn) || got != nil && !strings.Contains(got.Error(), tc.text) {
+				if got := g.ss.closeReason(); !isEnd(got, tc.conn) || got != nil &&
+					!strings.Contains(got.Error(), tc.text) {
 					t.Errorf("Session.Closed received %v, want %v with the text %q", got, tc.conn, tc.text)
 				}
-				if tc.conn == ErrCut && strings.HasSuffix(tc.text, "failed") && !errors.Is(g.ss.closeReason(), os.ErrDeadlineExceeded) {
+				if tc.conn == ErrCut && strings.HasSuffix(tc.text, "failed") &&
+					!errors.Is(g.ss.closeReason(), os.ErrDeadlineExceeded) {
 					t.Errorf("Session.Closed received %v, want it to wrap os.ErrDeadlineExceeded", g.ss.closeReason())
 				}
 				g.p.conn.Close()

@@ -144,7 +144,8 @@ var fixedResponses = map[string]string{
 
 func requestError(message, code string) *RequestError {
 	first := fmt.Sprintf(`{"message":%q,"extensions":{"code":%q}}`, message, code)
-	return &RequestError{Errors: []json.RawMessage{json.RawMessage(first), json.RawMessage(`{"message":"a second one"}`)}}
+	return &RequestError{Errors: []json.RawMessage{json.RawMessage(first),
+		json.RawMessage(`{"message":"a second one"}`)}}
 }
 
 func (s *fakeSession) Start(ctx context.Context, payload []byte) (Operation, error) {

@@ -96,7 +96,8 @@ func TestMessagesSentInSlowPiecesAreProcessed(t *testing.T) {
 }
 
 func TestTooLargeMessageEndsConnection(t *testing.T) {
-	frame := []byte(`{"id":"1","type":"start","payload":{"query":"{info{version}}","x":"` + strings.Repeat("x", 600) + `"}}`)
+	frame := []byte(`{"id":"1","type":"start","payload":{"query":"{info{version}}","x":"` + strings.Repeat("x", 600) +
+		`"}}`)
 	fits := append(bytes.Clone(frame[:300]), `"}}`...)
 	fits = append(fits, bytes.Repeat([]byte(" "), int(testOptions.MaxMessage)-len(fits))...)
 	for name, tc := range map[string]struct {
@@ -144,7 +145,8 @@ func TestMessageCutOffByDisconnectIsIgnored(t *testing.T) {
 		}
 		p.conn.Close()
 		if remainingSockets(s) != 0 || len(ss.streams) != 0 {
-			t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s), len(ss.streams))
+			t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s),
+				len(ss.streams))
 		}
 	})
 }

@@ -68,7 +68,8 @@ func TestKeepAlivesOfIdleSocketsCostLittleMoreThanRawWrites(t *testing.T) {
 	time.Sleep(10 * idleInterval)
 	s, r := server.cpu(t)-server0, raw.cpu(t)-raw0
 	ratio := float64(s) / float64(r)
-	t.Logf("%d idle sockets in %v: %v of CPU time, the raw writes alone %v: ratio %.2f", *idleSockets, 10*idleInterval, s, r, ratio)
+	t.Logf("%d idle sockets in %v: %v of CPU time, the raw writes alone %v: ratio %.2f", *idleSockets, 10*idleInterval,
+		s, r, ratio)
 	if ratio > 1.3 {
 		t.Errorf("idle sockets cost %.2f times the CPU time of their writes, want at most 1.3", ratio)
 	}
@@ -224,7 +225,8 @@ func idlePeers(n int) error {
 				_, err = syscall.Write(fd, []byte(hello))
 			}
 			if err == nil {
-				err = syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)})
+				err = syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd,
+					&syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)})
 			}
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "peers:", err)

@@ -51,7 +51,8 @@ func FuzzLegacyDecode(f *testing.F) {
 		`{"type":"connection_init","payload":{"Authorization":"Basic OnM="}}`,
 		`{"id":"1","type":"start","payload":{"variables":{},"extensions":{},"operationName":null,"query":"subscription{blocks{id}}"}}`,
 		`{"id":5,"type":"stop"}`, `{"id":"\u0041\ud800","type":"stop"}`, `{"id":null,"type":"start","payload":null}`,
-		`{"type":"connection_terminate"}`, `{"id":{"a":[]},"type":"start"}`, `{"id":"9","type":"foo"}`, `{"type":"ping"}`,
+		`{"type":"connection_terminate"}`, `{"id":{"a":[]},"type":"start"}`, `{"id":"9","type":"foo"}`,
+		`{"type":"ping"}`,
 		`{`, `[]`, `null`, `"x"`, `5`, ``, ` `, `{}`, `{"type":5}`, `{"id":"","id":1,"type":"stop","TYPE":"start"}`,
 		`{"id":1e999999,"type":"stop"}`, strings.Repeat(`{"a":`, 100),
 	} {

@@ -101,10 +101,12 @@ func TestLingeringReaderNoticesTheEndOfItsConnection(t *testing.T) {
 		act  func(*Server, *client, *conn)
 		want error
 	}{
-		"the peer disconnects":      {func(_ *Server, c *client, _ *conn) { c.nc.Close() }, ErrGone},
-		"the peer closes":           {func(_ *Server, c *client, _ *conn) { c.write(closeFrame(1000, "")) }, nil},
-		"a frame stays incomplete":  {func(_ *Server, c *client, _ *conn) { c.write([]byte{0x81}) }, ErrCut},
-		"the server cuts":           {func(_ *Server, _ *client, cn *conn) { cn.cut(&cutError{ErrCut, "test", nil}) }, ErrCut},
+		"the peer disconnects":     {func(_ *Server, c *client, _ *conn) { c.nc.Close() }, ErrGone},
+		"the peer closes":          {func(_ *Server, c *client, _ *conn) { c.write(closeFrame(1000, "")) }, nil},
+		"a frame stays incomplete": {func(_ *Server, c *client, _ *conn) { c.write([]byte{0x81}) }, ErrCut},
+		"the server cuts": {func(_ *Server, _ *client, cn *conn) {
+			cn.cut(&cutError{ErrCut, "test", nil})
+		}, ErrCut},
 		"the server drains":         {drainAndAnswer(func(*conn) {}), ErrShutdown},
 		"the time ends while drain": {drainAndAnswer((*conn).endLinger), ErrShutdown},
 	} {

@@ -192,7 +192,8 @@ func TestSlowPeerReceivesCompleteFramesInOrder(t *testing.T) {
 		if bytes.HasPrefix(payload, []byte(`{"type":"connection_error"`)) {
 			answered = true
 			i--
-		} else if want := `{"type":"data","id":"a","payload":` + numberedPayload(i, 10_000+i%100) + `}`; string(payload) != want {
+		} else if want := `{"type":"data","id":"a","payload":` + numberedPayload(i, 10_000+i%100) +
+			`}`; string(payload) != want {
 			t.Fatalf("frame %d: received %.60s, want %.60s", i, payload, want)
 		}
 	}
@@ -273,7 +274,9 @@ func (w countingListener) Accept() (net.Conn, error) {
 
 func TestWritesGoThroughWrappedConnection(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = s.Accept(w, r, ss)
+	}))
 	var wrote atomic.Int64
 	srv.Listener = countingListener{srv.Listener, &wrote}
 	srv.Start()
@@ -291,7 +294,9 @@ func TestWritesGoThroughWrappedConnection(t *testing.T) {
 
 func TestSubscriptionWorksOverTLS(t *testing.T) {
 	s, ss := NewServer(withoutPings()), newCloseSession(t)
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = s.Accept(w, r, ss) }))
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = s.Accept(w, r, ss)
+	}))
 	defer srv.Close()
 	nc, err := tls.Dial("tcp", srv.Listener.Addr().String(), srv.Client().Transport.(*http.Transport).TLSClientConfig)
 	c := dialSubscribed(t, nc, err)

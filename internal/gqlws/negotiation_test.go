@@ -31,23 +31,25 @@ func TestSubprotocolIsNegotiated(t *testing.T) {
 		"two headers, the older one first": {offers: []string{"graphql-ws", "graphql-transport-ws"}, response: modern},
 		"after a header with others":       {offers: []string{"mqtt, soap", "graphql-ws"}, response: old},
 		"between empty headers":            {offers: []string{"", "graphql-ws", ","}, response: old},
-		"several headers with two each":    {offers: []string{"mqtt, graphql-ws", "soap, graphql-transport-ws"}, response: modern},
-		"no spaces":                        {offers: []string{"graphql-ws,graphql-transport-ws"}, response: modern},
-		"many spaces":                      {offers: []string{"   graphql-ws   ,   mqtt   "}, response: old},
-		"tabs":                             {offers: []string{"\tmqtt\t,\tgraphql-transport-ws\t"}, response: modern},
-		"empty elements":                   {offers: []string{" , ,graphql-ws, ,"}, response: old},
-		"capitals":                         {offers: []string{"GraphQL-WS"}, response: "GraphQL-WS", used: old},
-		"capitals in the newer one":        {offers: []string{"graphql-ws, GRAPHQL-TRANSPORT-WS"}, response: "GRAPHQL-TRANSPORT-WS", used: modern},
-		"none":                             {},
-		"an empty header":                  {offers: []string{""}},
-		"only commas":                      {offers: []string{",,"}},
-		"others":                           {offers: []string{"mqtt, soap", "graphql-subscriptions"}},
-		"a common prefix":                  {offers: []string{"graphql-ws2, graphql-transport-ws-v2"}},
-		"a common suffix":                  {offers: []string{"x-graphql-ws"}},
-		"separated by a space":             {offers: []string{"graphql-transport-ws graphql-ws"}},
-		"separated by a semicolon":         {offers: []string{"graphql-transport-ws;graphql-ws"}},
-		"in quotes":                        {offers: []string{`"graphql-ws"`}},
-		"with a parameter":                 {offers: []string{"graphql-ws;q=1"}},
+		"several headers with two each": {offers: []string{"mqtt, graphql-ws", "soap, graphql-transport-ws"},
+			response: modern},
+		"no spaces":      {offers: []string{"graphql-ws,graphql-transport-ws"}, response: modern},
+		"many spaces":    {offers: []string{"   graphql-ws   ,   mqtt   "}, response: old},
+		"tabs":           {offers: []string{"\tmqtt\t,\tgraphql-transport-ws\t"}, response: modern},
+		"empty elements": {offers: []string{" , ,graphql-ws, ,"}, response: old},
+		"capitals":       {offers: []string{"GraphQL-WS"}, response: "GraphQL-WS", used: old},
+		"capitals in the newer one": {offers: []string{"graphql-ws, GRAPHQL-TRANSPORT-WS"},
+			response: "GRAPHQL-TRANSPORT-WS", used: modern},
+		"none":                     {},
+		"an empty header":          {offers: []string{""}},
+		"only commas":              {offers: []string{",,"}},
+		"others":                   {offers: []string{"mqtt, soap", "graphql-subscriptions"}},
+		"a common prefix":          {offers: []string{"graphql-ws2, graphql-transport-ws-v2"}},
+		"a common suffix":          {offers: []string{"x-graphql-ws"}},
+		"separated by a space":     {offers: []string{"graphql-transport-ws graphql-ws"}},
+		"separated by a semicolon": {offers: []string{"graphql-transport-ws;graphql-ws"}},
+		"in quotes":                {offers: []string{`"graphql-ws"`}},
+		"with a parameter":         {offers: []string{"graphql-ws;q=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewServer(testOptions)
@@ -79,12 +81,14 @@ func TestSubprotocolIsNegotiated(t *testing.T) {
 				if err := <-returned; !errors.Is(err, ErrNoProtocol) {
 					t.Errorf("Accept returned %v, want ErrNoProtocol", err)
 				}
-				if res.StatusCode == http.StatusSwitchingProtocols || len(res.Header.Values("Sec-WebSocket-Protocol")) > 0 {
+				if res.StatusCode == http.StatusSwitchingProtocols ||
+					len(res.Header.Values("Sec-WebSocket-Protocol")) > 0 {
 					t.Errorf("status %d, header %v, want no upgrade", res.StatusCode, res.Header)
 				}
 				return
 			}
-			if got := res.Header.Values("Sec-WebSocket-Protocol"); res.StatusCode != http.StatusSwitchingProtocols || len(got) != 1 || got[0] != tc.response {
+			if got := res.Header.Values("Sec-WebSocket-Protocol"); res.StatusCode != http.StatusSwitchingProtocols ||
+				len(got) != 1 || got[0] != tc.response {
 				t.Fatalf("status %d, protocol %q, want %q", res.StatusCode, got, tc.response)
 			}
 			if tc.used == "" {

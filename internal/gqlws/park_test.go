@@ -90,7 +90,10 @@ func TestIdleConnectionReportsCloseReason(t *testing.T) {
 		"no pongs":            {100 * time.Millisecond, func(*client) {}, ErrCut, "no answer to pings"},
 		"an incomplete frame": {0, func(c *client) { c.write([]byte{0x81}) }, ErrCut, "read failed"},
 		"a broken frame":      {0, func(c *client) { c.write([]byte{0x81, 1, 'x'}) }, ErrRefused, "unmasked"},
-		"a TCP reset":         {0, func(c *client) { _ = c.nc.(*net.TCPConn).SetLinger(0); c.nc.Close() }, ErrGone, "failed"},
+		"a TCP reset": {0, func(c *client) {
+			_ = c.nc.(*net.TCPConn).SetLinger(0)
+			c.nc.Close()
+		}, ErrGone, "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions

@@ -262,8 +262,9 @@ func TestOnlyExpectedPongIsProcessedWithoutReader(t *testing.T) {
 		"unexpected":             {pong, false, false, true, nil},
 		"with a payload":         {string(frameOf(true, opPong, []byte("x"))), true, false, true, nil},
 		"two":                    {pong + pong, true, false, true, nil},
-		"followed by a text":     {pong + string(frameOf(true, opText, []byte("x"))), true, false, true, []string{notJSON}},
-		"a ping instead":         {string(frameOf(true, opPing, nil)), true, false, true, nil},
+		"followed by a text": {pong + string(frameOf(true, opText, []byte("x"))), true, false, true,
+			[]string{notJSON}},
+		"a ping instead": {string(frameOf(true, opPing, nil)), true, false, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := withoutPings()

@@ -152,7 +152,8 @@ func TestShutdownAnswersWaitingQueries(t *testing.T) {
 		close(ss.release)
 		<-over
 		got := receivedAll(p)
-		if want := 2*(testOptions.MaxQueries+1) + 2; len(got) != want || !slices.Contains(got, "CLOSE 1001 shutting down") {
+		if want := 2*(testOptions.MaxQueries+1) + 2; len(got) != want ||
+			!slices.Contains(got, "CLOSE 1001 shutting down") {
 			t.Errorf("received %q, want %d lines with the close frame", got, want)
 		}
 	})

@@ -50,7 +50,8 @@ func TestMessageRateIsEnforced(t *testing.T) {
 			p.expect(messages.end...)
 			p.expectNothing()
 			if remainingSockets(s) != 0 || len(ss.streams) != 0 {
-				t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s), len(ss.streams))
+				t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s),
+					len(ss.streams))
 			}
 		}
 		t.Run(protocol+"/burst", func(t *testing.T) {
@@ -105,7 +106,8 @@ func TestMessageRateIsEnforced(t *testing.T) {
 					write(frames.each)
 					p.expect(messages.end...)
 					if len(ss.streams) != 0 || strings.Join(ss.limits, " ") != "MessageRate" {
-						t.Errorf("%d streams were started and Limit was called with %v, want none and MessageRate", len(ss.streams), ss.limits)
+						t.Errorf("%d streams were started and Limit was called with %v, want none and MessageRate",
+							len(ss.streams), ss.limits)
 					}
 					p.conn.Close()
 					shutdown(t, s)
@@ -127,7 +129,8 @@ func TestMessageRateIsEnforced(t *testing.T) {
 				}
 				p.expectNothing()
 				if len(ss.limits) != 0 || remainingSockets(s) != 1 {
-					t.Errorf("Limit was called with %v and %d connections are left, want no call and one connection", ss.limits, remainingSockets(s))
+					t.Errorf("Limit was called with %v and %d connections are left, want no call and one connection",
+						ss.limits, remainingSockets(s))
 				}
 				p.conn.Close()
 				shutdown(t, s)

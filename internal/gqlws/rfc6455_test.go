@@ -27,7 +27,8 @@ func TestServerFollowsRFC6455(t *testing.T) {
 	ping := func(s string) []byte { return frameOf(true, opPing, []byte(s)) }
 	unmasked := append([]byte{0x81, byte(len(modernInit))}, modernInit...)
 	unmaskedPing := []byte{0x89, 0}
-	wide := join([]byte{0x81, 0x80 | 127}, binary.BigEndian.AppendUint64(nil, uint64(len(modernInit))), make([]byte, 4), []byte(modernInit))
+	wide := join([]byte{0x81, 0x80 | 127}, binary.BigEndian.AppendUint64(nil, uint64(len(modernInit))), make([]byte, 4),
+		[]byte(modernInit))
 	negative := join([]byte{0x81, 0x80 | 127}, bytes.Repeat([]byte{0xff}, 8), make([]byte, 4))
 	long := strings.Repeat("x", 125)
 
@@ -36,22 +37,29 @@ func TestServerFollowsRFC6455(t *testing.T) {
 		want  []string
 	}
 	cases := map[string]frames{
-		"a message":                           {text(modernInit), []string{modernAck}},
-		"a binary message":                    {frameOf(true, opBinary, []byte(modernInit)), []string{modernAck}},
-		"a length with too many bytes":        {wide, []string{modernAck}},
-		"a fragmented message":                {join(part(opText, ""), part(0, modernInit[:1]), part(0, ""), part(0, modernInit[1:9]), last(modernInit[9:])), []string{modernAck}},
-		"an empty last fragment":              {join(part(opText, modernInit), last("")), []string{modernAck}},
-		"a ping between fragments":            {join(part(opText, modernInit[:5]), ping("x"), ping(""), last(modernInit[5:])), []string{"PONG x", "PONG", modernAck}},
-		"a pong between fragments":            {join(part(opText, modernInit[:5]), frameOf(true, opPong, []byte("x")), last(modernInit[5:])), []string{modernAck}},
-		"an unexpected pong":                  {join(frameOf(true, opPong, nil), text(modernInit)), []string{modernAck}},
-		"a close between fragments":           {join(part(opText, modernInit[:5]), closeFrame(1000, "")), []string{"CLOSE 1000"}},
-		"the longest ping":                    {ping(long), []string{"PONG " + long}},
-		"many pings":                          {join(ping("1"), ping("2"), ping("3")), []string{"PONG 1", "PONG 2", "PONG 3"}},
-		"a message after a close":             {join(closeFrame(1000, ""), text(modernInit)), []string{"CLOSE 1000"}},
-		"a close without a code":              {frameOf(true, opClose, nil), []string{"CLOSE"}},
-		"the longest reason":                  {closeFrame(4999, long[:123]), []string{"CLOSE 4999 " + long[:123]}},
-		"a reason in UTF-8":                   {closeFrame(1000, "ж😀"), []string{"CLOSE 1000 ж😀"}},
-		"a character in two fragments":        {join(part(opText, `{"type":"connection_init","note":"`+"\xd0"), last("\xb6"+`"}`)), []string{modernAck}},
+		"a message":                    {text(modernInit), []string{modernAck}},
+		"a binary message":             {frameOf(true, opBinary, []byte(modernInit)), []string{modernAck}},
+		"a length with too many bytes": {wide, []string{modernAck}},
+		"a fragmented message": {join(part(opText, ""), part(0, modernInit[:1]), part(0, ""),
+			part(0, modernInit[1:9]), last(modernInit[9:])), []string{modernAck}},
+		"an empty last fragment": {join(part(opText, modernInit), last("")), []string{modernAck}},
+		"a ping between fragments": {join(part(opText, modernInit[:5]), ping("x"), ping(""),
+			last(modernInit[5:])), []string{"PONG x", "PONG", modernAck}},
+		"a pong between fragments": {join(part(opText, modernInit[:5]), frameOf(true, opPong, []byte("x")),
+			last(modernInit[5:])), []string{modernAck}},
+		"an unexpected pong": {join(frameOf(true, opPong, nil), text(modernInit)),
+			[]string{modernAck}},
+		"a close between fragments": {join(part(opText, modernInit[:5]), closeFrame(1000, "")),
+			[]string{"CLOSE 1000"}},
+		"the longest ping": {ping(long), []string{"PONG " + long}},
+		"many pings": {join(ping("1"), ping("2"), ping("3")),
+			[]string{"PONG 1", "PONG 2", "PONG 3"}},
+		"a message after a close": {join(closeFrame(1000, ""), text(modernInit)), []string{"CLOSE 1000"}},
+		"a close without a code":  {frameOf(true, opClose, nil), []string{"CLOSE"}},
+		"the longest reason":      {closeFrame(4999, long[:123]), []string{"CLOSE 4999 " + long[:123]}},
+		"a reason in UTF-8":       {closeFrame(1000, "ж😀"), []string{"CLOSE 1000 ж😀"}},
+		"a character in two fragments": {join(part(opText, `{"type":"connection_init","note":"`+"\xd0"),
+			last("\xb6"+`"}`)), []string{modernAck}},
 		"the highest characters":              {noted("\U0010ffff\uffff\ufffe"), []string{modernAck}},
 		"one byte of a close code":            {frameOf(true, opClose, []byte{3}), []string{"CLOSE 1002"}},
 		"a fragmented ping":                   {frameOf(false, opPing, nil), []string{"CLOSE 1002"}},
@@ -62,23 +70,29 @@ func TestServerFollowsRFC6455(t *testing.T) {
 		"a continuation of nothing, not last": {part(0, "x"), []string{"CLOSE 1002"}},
 		"a message between fragments":         {join(part(opText, "{"), text("{}")), []string{"CLOSE 1002"}},
 		"a reserved bit on a ping":            {frameOf(true, 0x40|opPing, nil), []string{"CLOSE 1002"}},
-		"a reserved bit on a fragment":        {join(part(opText, "{"), frameOf(true, 0x40, []byte("}"))), []string{"CLOSE 1002"}},
-		"too large a message":                 {text(strings.Repeat(" ", 513)), []string{"CLOSE 1009 Message is larger than 512 bytes"}},
-		"too large a message, fragmented":     {join(part(opText, strings.Repeat(" ", 300)), ping("x"), part(0, strings.Repeat(" ", 300)), last("")), []string{"PONG x", "CLOSE 1009"}},
-		"too large and not UTF-8":             {text(strings.Repeat("\xff", 513)), []string{"CLOSE 1009"}},
+		"a reserved bit on a fragment": {join(part(opText, "{"), frameOf(true, 0x40, []byte("}"))),
+			[]string{"CLOSE 1002"}},
+		"too large a message": {text(strings.Repeat(" ", 513)),
+			[]string{"CLOSE 1009 Message is larger than 512 bytes"}},
+		"too large a message, fragmented": {join(part(opText, strings.Repeat(" ", 300)), ping("x"),
+			part(0, strings.Repeat(" ", 300)), last("")), []string{"PONG x", "CLOSE 1009"}},
+		"too large and not UTF-8": {text(strings.Repeat("\xff", 513)), []string{"CLOSE 1009"}},
 		// For the following frames, a server may close the connection without a close frame.
 		"no mask":           {unmasked, []string{"CUT"}},
 		"a ping, no mask":   {unmaskedPing, []string{"CUT"}},
 		"a negative length": {negative, []string{"CUT"}},
 	}
 	for _, bit := range []byte{0x40, 0x20, 0x10, 0x70} {
-		cases[fmt.Sprintf("reserved bits %#x", bit)] = frames{frameOf(true, bit|opText, []byte(modernInit)), []string{"CLOSE 1002"}}
+		cases[fmt.Sprintf("reserved bits %#x", bit)] = frames{frameOf(true, bit|opText, []byte(modernInit)),
+			[]string{"CLOSE 1002"}}
 	}
 	for _, op := range []byte{3, 4, 5, 6, 7, 11, 12, 13, 14, 15} {
 		cases[fmt.Sprintf("reserved opcode %d", op)] = frames{frameOf(true, op, nil), []string{"CLOSE 1002"}}
 	}
-	for _, code := range []uint16{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4400, 4999} {
-		cases[fmt.Sprintf("close code %d", code)] = frames{closeFrame(code, "bye"), []string{fmt.Sprintf("CLOSE %d bye", code)}}
+	for _, code := range []uint16{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999,
+		4000, 4400, 4999} {
+		cases[fmt.Sprintf("close code %d", code)] = frames{closeFrame(code, "bye"),
+			[]string{fmt.Sprintf("CLOSE %d bye", code)}}
 	}
 	for _, code := range []uint16{0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535} {
 		cases[fmt.Sprintf("invalid close code %d", code)] = frames{closeFrame(code, ""), []string{"CLOSE 1002"}}
@@ -89,7 +103,8 @@ func TestServerFollowsRFC6455(t *testing.T) {
 	} {
 		cases["not UTF-8: "+name] = frames{noted(bad), []string{"CLOSE 1007"}}
 		cases["not UTF-8 at the end: "+name] = frames{text(bad), []string{"CLOSE 1007"}}
-		cases["not UTF-8 in fragments: "+name] = frames{join(part(opText, `{"type":"ping","note":"`+bad[:1]), last(bad[1:]+`"}`)), []string{"CLOSE 1007"}}
+		cases["not UTF-8 in fragments: "+name] = frames{join(part(opText, `{"type":"ping","note":"`+bad[:1]),
+			last(bad[1:]+`"}`)), []string{"CLOSE 1007"}}
 		cases["not UTF-8 in binary: "+name] = frames{frameOf(true, opBinary, []byte(bad)), []string{"CLOSE 1007"}}
 		// coder/websocket does not validate the reason and sends it back.
 		cases["not UTF-8 in a reason: "+name] = frames{closeFrame(1000, "bye "+bad), []string{"CLOSE 1000 bye " + bad}}

@@ -27,9 +27,11 @@ func TestKeepAliveIntervalStopsMistakenReconnectsOfSDK(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			once, still := countWrongReconnects(t, tc.clients, tc.interval)
-			t.Logf("of %d clients, %d reconnected by mistake, and %d still do after five minutes", tc.clients, once, still)
+			t.Logf("of %d clients, %d reconnected by mistake, and %d still do after five minutes", tc.clients, once,
+				still)
 			if stops := once <= tc.clients*12/100 && still == 0; stops != tc.stops {
-				t.Errorf("at most 12 %% reconnect by mistake, and none after five minutes: %t, want %t", stops, tc.stops)
+				t.Errorf("at most 12 %% reconnect by mistake, and none after five minutes: %t, want %t", stops,
+					tc.stops)
 			}
 		})
 	}

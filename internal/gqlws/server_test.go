@@ -35,8 +35,11 @@ func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 		err    error
 		want   error
 	}{
-		"no protocol":               {change: func(r *http.Request) { r.Header.Del("Sec-WebSocket-Protocol") }, want: ErrNoProtocol},
-		"another protocol":          {change: change("Sec-WebSocket-Protocol", "graphql-subscriptions, graphql-ws2"), want: ErrNoProtocol},
+		"no protocol": {change: func(r *http.Request) {
+			r.Header.Del("Sec-WebSocket-Protocol")
+		}, want: ErrNoProtocol},
+		"another protocol": {change: change("Sec-WebSocket-Protocol", "graphql-subscriptions, graphql-ws2"),
+			want: ErrNoProtocol},
 		"no upgrade":                {change: change("Upgrade", "h2c"), want: ErrHandshake},
 		"another version":           {change: change("Sec-WebSocket-Version", "8"), want: ErrHandshake},
 		"no key":                    {change: change("Sec-WebSocket-Key", "x"), want: ErrHandshake},
@@ -76,7 +79,8 @@ func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 	}
 	t.Run("no Hijacker", func(t *testing.T) {
 		w := httptest.NewRecorder()
-		if err := NewServer(Options{}).Accept(w, upgradeRequest("graphql-ws"), newFakeSession(t)); !errors.Is(err, ErrNotHijackable) {
+		if err := NewServer(Options{}).Accept(w, upgradeRequest("graphql-ws"), newFakeSession(t)); !errors.Is(err,
+			ErrNotHijackable) {
 			t.Errorf("Accept returned %v, want ErrNotHijackable", err)
 		}
 		if len(w.Header()) != 0 || w.Body.Len() != 0 {
@@ -90,7 +94,8 @@ func TestEndedConnectionsDoNotCountTowardMaxSockets(t *testing.T) {
 		s := NewServer(Options{MaxSockets: 2})
 		for range 5 {
 			a, b := dial(t, s, newFakeSession(t)), dial(t, s, newFakeSession(t))
-			if err := s.Accept(&pipeWriter{header: http.Header{}}, upgradeRequest("graphql-ws"), newFakeSession(t)); !errors.Is(err, ErrTooMany) {
+			if err := s.Accept(&pipeWriter{header: http.Header{}}, upgradeRequest("graphql-ws"),
+				newFakeSession(t)); !errors.Is(err, ErrTooMany) {
 				t.Errorf("Accept of a third connection returned %v, want ErrTooMany", err)
 			}
 			a.conn.Close()
@@ -106,7 +111,8 @@ func TestAcceptReturnsNilIfPeerDisconnectsDuringHandshake(t *testing.T) {
 	here, there := net.Pipe()
 	here.Close()
 	s := NewServer(testOptions)
-	if err := s.Accept(&pipeWriter{conn: there, header: http.Header{}}, upgradeRequest("graphql-ws"), newFakeSession(t)); err != nil {
+	if err := s.Accept(&pipeWriter{conn: there, header: http.Header{}}, upgradeRequest("graphql-ws"),
+		newFakeSession(t)); err != nil {
 		t.Errorf("Accept returned %v, want nil because the peer has disconnected", err)
 	}
 	if s.sockets != 0 {
@@ -215,7 +221,8 @@ func roundTrip(ctx context.Context, t *testing.T, c *websocket.Conn) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`{"type":"data","id":"1","payload":{"data":"value","done":false}}`, `{"type":"complete","id":"1","payload":null}`,
+		`{"type":"data","id":"1","payload":{"data":"value","done":false}}`,
+		`{"type":"complete","id":"1","payload":null}`,
 	} {
 		if _, got, err := c.Read(ctx); err != nil || string(got) != want {
 			t.Fatalf("received %s, %v, want %s", got, err, want)
@@ -242,7 +249,8 @@ func TestFramesSentWithHandshakeAreProcessed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		b.Write(frameOf(true, opText, fmt.Appendf(nil, `{"id":%d,"type":"start","payload":{"query":"{info{version}}"}}`, i)))
+		b.Write(frameOf(true, opText, fmt.Appendf(nil, `{"id":%d,"type":"start","payload":{"query":"{info{version}}"}}`,
+			i)))
 	}
 	if _, err := nc.Write(b.Bytes()); err != nil {
 		t.Fatal(err)

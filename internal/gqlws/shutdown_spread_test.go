@@ -28,7 +28,8 @@ func connectSubscribers(t *testing.T, s *Server, n int) ([]*fakeSession, []*peer
 }
 
 func TestShutdownSpreadsDisconnects(t *testing.T) {
-	for name, timeout := range map[string]time.Duration{"long deadline": 10 * time.Second, "short deadline": 3 * time.Second, "no deadline": 0} {
+	for name, timeout := range map[string]time.Duration{"long deadline": 10 * time.Second,
+		"short deadline": 3 * time.Second, "no deadline": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 200
@@ -89,7 +90,8 @@ func TestStalledPeerIsDisconnectedAtShutdownDeadline(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 10*time.Second {
-			t.Errorf("Shutdown returned %v after %v, want %v after 10s", err, time.Since(begin), context.DeadlineExceeded)
+			t.Errorf("Shutdown returned %v after %v, want %v after 10s", err, time.Since(begin),
+				context.DeadlineExceeded)
 		}
 		if err := sessions[0].closeReason(); !errors.Is(err, ErrCut) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Session.Closed of the stalled connection received %v, want ErrCut and %v",
@@ -131,7 +133,8 @@ func TestConnectionIsServedDuringShutdownDelay(t *testing.T) {
 		ss.stream(1).push("2")
 		p.expect(`{"type":"data","id":"a","payload":2}`)
 		close(ss.release)
-		p.expect(`{"type":"data","id":"q","payload":{"data":{"wait":1}}}`, `{"type":"complete","id":"q","payload":null}`,
+		p.expect(`{"type":"data","id":"q","payload":{"data":{"wait":1}}}`,
+			`{"type":"complete","id":"q","payload":null}`,
 			legacyShutdown, "CLOSE 1001 shutting down")
 		if d := p.end.Sub(begin); d > 0 || len(ss.streams) != 1 {
 			t.Errorf("the connection ended after %v and %d streams, want immediately after one stream",

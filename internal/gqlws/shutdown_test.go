@@ -99,7 +99,8 @@ func TestShutdownReturnsWhenContextIsDone(t *testing.T) {
 		begin := time.Now()
 		err := s.Shutdown(ctx)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
-			t.Errorf("Shutdown returned %v after %v, want %v after 1s", err, time.Since(begin), context.DeadlineExceeded)
+			t.Errorf("Shutdown returned %v after %v, want %v after 1s", err, time.Since(begin),
+				context.DeadlineExceeded)
 		}
 		p.expect("CUT")
 		if ss.openStreams() != 0 {

@@ -22,7 +22,8 @@ func TestTransportWSDecodesValidMessages(t *testing.T) {
 		{`{"type":"pong","payload":{"a":1}}`, kindPong, "", `{"a":1}`},
 		{`{"id":"1","type":"subscribe","payload":{"query":"{a}"}}`, kindStart, `"1"`, `{"query":"{a}"}`},
 		{`{"id":"1","type":"subscribe","payload":{"query":""}}`, kindStart, `"1"`, `{"query":""}`},
-		{`{"id":"1","type":"subscribe","payload":{"query":null,"extensions":{}}}`, kindStart, `"1"`, `{"query":null,"extensions":{}}`},
+		{`{"id":"1","type":"subscribe","payload":{"query":null,"extensions":{}}}`, kindStart, `"1"`,
+			`{"query":null,"extensions":{}}`},
 		{`{"id":"12345678","type":"complete"}`, kindStop, `"12345678"`, ""},
 		{`{"id":"\u0031","type":"complete","payload":5}`, kindStop, `"\u0031"`, ""},
 		{`{"type":"x","type":"ping"}`, kindPing, "", ""}, // like JSON.parse
@@ -113,10 +114,13 @@ func FuzzTransportDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"connection_init","payload":{"Authorization":"Basic OnM="}}`, `{"type":"connection_init"}`,
 		`{"id":"1","type":"subscribe","payload":{"variables":{},"extensions":{},"operationName":null,"query":"subscription{blocks{id}}"}}`,
-		`{"id":"1","type":"subscribe","payload":{"query":5}}`, `{"id":"1","type":"subscribe","payload":{"extensions":{"a":1}}}`,
+		`{"id":"1","type":"subscribe","payload":{"query":5}}`,
+		`{"id":"1","type":"subscribe","payload":{"extensions":{"a":1}}}`,
 		`{"id":5,"type":"complete"}`, `{"id":"\u0041\ud800","type":"complete"}`, `{"id":"" , "type":"complete"}`,
-		`{"type":"ping","payload":{"a":[1, 2]} }`, `{"type":"pong","payload":[]}`, `{"id":"9","type":"next"}`, `{"TYPE":"ping"}`,
-		`{`, `[]`, `null`, `"x"`, `5`, ``, ` `, `{}`, `{"type":5}`, `{"id":"","id":"1","type":"complete","type":"ping"}`,
+		`{"type":"ping","payload":{"a":[1, 2]} }`, `{"type":"pong","payload":[]}`, `{"id":"9","type":"next"}`,
+		`{"TYPE":"ping"}`,
+		`{`, `[]`, `null`, `"x"`, `5`, ``, ` `, `{}`, `{"type":5}`,
+		`{"id":"","id":"1","type":"complete","type":"ping"}`,
 		`{"id":"😀😀😀😀😀😀😀😀","type":"complete"}`, strings.Repeat(`{"a":`, 100), `{"type":"ping","payload":null }`,
 	} {
 		f.Add([]byte(seed))

@@ -151,7 +151,8 @@ func TestSlowPeersReceiveTheirOwnFrames(t *testing.T) {
 		wg.Go(func() {
 			for k := range n {
 				_, got, err := readServerFrame(c.br)
-				if want := `{"type":"data","id":"a","payload":` + numberedPayload(i*n+k, 5000) + `}`; err != nil || string(got) != want {
+				if want := `{"type":"data","id":"a","payload":` + numberedPayload(i*n+k, 5000) + `}`; err != nil ||
+					string(got) != want {
 					t.Errorf("peer %d, frame %d: received %.60s, %v, want %.60s", i, k, got, err, want)
 					return
 				}

@@ -56,7 +56,8 @@ var attacks = map[string]string{
 	"an object with many fields":      "{echo(o:{" + strings.Repeat("min:1 ", 5_000) + "})}",
 	"inline fragments without a type": "{" + strings.Repeat("...{", 500) + "int" + strings.Repeat("}", 500) + "}",
 	"types that multiply":             "{node{" + strings.Repeat("peer{", 15) + "id" + strings.Repeat("}", 15) + "}}",
-	"types that multiply for nothing": "{node{" + strings.Repeat("peer{", 15) + "...on Cat{id}" + strings.Repeat("}", 15) + "}}",
+	"types that multiply for nothing": "{node{" + strings.Repeat("peer{", 15) + "...on Cat{id}" +
+		strings.Repeat("}", 15) + "}}",
 }
 
 func chain(n int) string {
@@ -95,7 +96,8 @@ func TestAttacksAreRejectedQuickly(t *testing.T) {
 // gqlparser has its own limit of 1000 nested levels and returns its own error for it.
 func TestNestingErrorOfParserIsReportedAsDepthLimit(t *testing.T) {
 	deep := "{echo(l:" + strings.Repeat("[", 1200)
-	for limits, want := range map[Limits]string{defaultLimits: "limit of 20 nested levels", {}: "limit of 1000 nested levels"} {
+	for limits, want := range map[Limits]string{defaultLimits: "limit of 20 nested levels",
+		{}: "limit of 1000 nested levels"} {
 		_, errs := testCache(t, limits).Prepare(deep, "", nil)
 		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, want) {
 			t.Errorf("with limits %+v: got errors %v, want the %s", limits, errs, want)
@@ -127,34 +129,52 @@ func TestKnownBugsOfGraphqlGoAreAbsent(t *testing.T) {
 		variables  map[string]any
 		want       string
 	}{
-		{"a null literal", `{echo(i: null, l: [null, 1])}`, nil, `{"data":{"echo":"[null,null,null,null,null,null,[null,1],null,null,null]"}}`},
-		{"null over a default", `{defaults(i: null, o: null, s: null, l: null, c: null)}`, nil, `{"data":{"defaults":"[null,3,null,null,null,null]"}}`},
-		{"a default of a non-null variable", `query($n: Int! = 2){cat{peers(count: $n){__typename}}}`, nil, `{"data":{"cat":{"peers":[{"__typename":"Cat"},{"__typename":"Dog"}]}}}`},
+		{"a null literal", `{echo(i: null, l: [null, 1])}`, nil,
+			`{"data":{"echo":"[null,null,null,null,null,null,[null,1],null,null,null]"}}`},
+		{"null over a default", `{defaults(i: null, o: null, s: null, l: null, c: null)}`, nil,
+			`{"data":{"defaults":"[null,3,null,null,null,null]"}}`},
+		{"a default of a non-null variable", `query($n: Int! = 2){cat{peers(count: $n){__typename}}}`, nil,
+			`{"data":{"cat":{"peers":[{"__typename":"Cat"},{"__typename":"Dog"}]}}}`},
 		{"a comment with non-ASCII text", "{int # é 漢 🐈\n}", nil, `{"data":{"int":42}}`},
-		{"fragments without a type in lists", `{pets{... {...on Cat{lives}}}}`, nil, `{"data":{"pets":[{"lives":1},{},null,{"lives":4}]}}`},
-		{"a block string", `{required(i: 1, l: []) echo(s: """ab"c\d""")}`, nil, `{"data":{"required":"[1,[]]","echo":"[null,null,null,\"ab\\\"c\\\\d\",null,null,null,null,null,null]"}}`},
-		{"the order of keys", `{string int float b:boolean a:must}`, nil, `{"data":{"string":"text","int":42,"float":2.5,"b":true,"a":"must"}}`},
-		{"the order of merged keys", `{self{string} int ...A self{int float}} fragment A on Query{self{int}}`, nil, `{"data":{"self":{"string":"text","int":42,"float":2.5},"int":42}}`},
-		{"a whole number with a point", `query($n: Int){defaults(i: $n)}`, n(json.Number("5.0")), `{"data":{"defaults":"[5,3,\"GREEN\",[1,2],\"a \\\"b\\\"\",{\"any\":[{\"color\":\"BLUE\",\"min\":1,\"name\":\"x\"}],\"color\":\"RED\",\"min\":4,\"name\":\"x\"}]"}}`},
+		{"fragments without a type in lists", `{pets{... {...on Cat{lives}}}}`, nil,
+			`{"data":{"pets":[{"lives":1},{},null,{"lives":4}]}}`},
+		{"a block string", `{required(i: 1, l: []) echo(s: """ab"c\d""")}`, nil,
+			`{"data":{"required":"[1,[]]","echo":"[null,null,null,\"ab\\\"c\\\\d\",null,null,null,null,null,null]"}}`},
+		{"the order of keys", `{string int float b:boolean a:must}`, nil,
+			`{"data":{"string":"text","int":42,"float":2.5,"b":true,"a":"must"}}`},
+		{"the order of merged keys", `{self{string} int ...A self{int float}} fragment A on Query{self{int}}`, nil,
+			`{"data":{"self":{"string":"text","int":42,"float":2.5},"int":42}}`},
+		{"a whole number with a point", `query($n: Int){defaults(i: $n)}`, n(json.Number("5.0")),
+			`{"data":{"defaults":"[5,3,\"GREEN\",[1,2],\"a \\\"b\\\"\",{\"any\":[{\"color\":\"BLUE\",\"min\":1,\"name\":\"x\"}],\"color\":\"RED\",\"min\":4,\"name\":\"x\"}]"}}`},
 		{"a fraction for an Int", `query($n: Int){int(mode: $n)}`, n(json.Number("1.9")), "BAD_USER_INPUT"},
 		{"a string for an Int", `query($n: Int){int(mode: $n)}`, n("5"), "BAD_USER_INPUT"},
 		{"a boolean for an Int", `query($n: Int){int(mode: $n)}`, n(true), "BAD_USER_INPUT"},
 		{"an Int past 32 bits", `query($n: Int){int(mode: $n)}`, n(json.Number("2147483648")), "BAD_USER_INPUT"},
 		{"an Int below 32 bits", `query($n: Int){int(mode: $n)}`, n(json.Number("-2147483649")), "BAD_USER_INPUT"},
 		{"a huge number", `query($n: Float){echo(f: $n)}`, n(json.Number("1e400")), "BAD_USER_INPUT"},
-		{"a result past 32 bits", `{int(mode: 5)}`, nil, `{"data":{"int":null},"errors":[{"message":"Internal server error","locations":[{"line":1,"column":2}],"path":["int"],"extensions":{"code":"INTERNAL_SERVER_ERROR"}}]}`},
-		{"all digits of an ID", `query($n: ID){echo(id: $n)}`, n(json.Number("9007199254740993")), `{"data":{"echo":"[null,null,null,null,\"9007199254740993\",null,null,null,null,null]"}}`},
-		{"two root fields", `subscription{ticks tocks{int}}`, nil, `Anonymous Subscription must select only one top level field.`},
+		{"a result past 32 bits", `{int(mode: 5)}`, nil,
+			`{"data":{"int":null},"errors":[{"message":"Internal server error","locations":[{"line":1,"column":2}],"path":["int"],"extensions":{"code":"INTERNAL_SERVER_ERROR"}}]}`},
+		{"all digits of an ID", `query($n: ID){echo(id: $n)}`, n(json.Number("9007199254740993")),
+			`{"data":{"echo":"[null,null,null,null,\"9007199254740993\",null,null,null,null,null]"}}`},
+		{"two root fields", `subscription{ticks tocks{int}}`, nil,
+			`Anonymous Subscription must select only one top level field.`},
 		{"null for a non-null variable", `query($n: Int! = 2){defaults(n: $n)}`, n(nil), "must not be null"},
 		{"a missing variable", `query($n: Int!){defaults(n: $n)}`, nil, "was not provided"},
 		{"null in a list of non-null items", `query($n: [Int!]){echo(ll: [$n])}`, n([]any{nil}), `at \"n[0]\"`},
-		{"a single item for a list", `query($n: [[Int!]]){echo(ll: $n)}`, n(json.Number("7")), `[null,null,null,null,null,null,null,[[7]],null,null]`},
-		{"an unknown field of an object", `query($n: Filter){echo(o: $n)}`, n(map[string]any{"nope": "x"}), `Field \"nope\" is not defined`},
-		{"an unknown enum value", `query($n: Color){echo(c: $n)}`, n("PINK"), `Value does not exist in \"Color\" enum.`},
-		{"an object for a scalar", `query($n: String){echo(s: $n)}`, n(map[string]any{}), `got invalid value {...}; String cannot represent`},
-		{"the path of an invalid value", `query($n: Filter){echo(o: $n)}`, n(map[string]any{"any": []any{map[string]any{"not": map[string]any{"min": "x"}}}}), `at \"n.any[0].not.min\"`},
+		{"a single item for a list", `query($n: [[Int!]]){echo(ll: $n)}`, n(json.Number("7")),
+			`[null,null,null,null,null,null,null,[[7]],null,null]`},
+		{"an unknown field of an object", `query($n: Filter){echo(o: $n)}`, n(map[string]any{"nope": "x"}),
+			`Field \"nope\" is not defined`},
+		{"an unknown enum value", `query($n: Color){echo(c: $n)}`, n("PINK"),
+			`Value does not exist in \"Color\" enum.`},
+		{"an object for a scalar", `query($n: String){echo(s: $n)}`, n(map[string]any{}),
+			`got invalid value {...}; String cannot represent`},
+		{"the path of an invalid value", `query($n: Filter){echo(o: $n)}`,
+			n(map[string]any{"any": []any{map[string]any{"not": map[string]any{"min": "x"}}}}),
+			`at \"n.any[0].not.min\"`},
 	} {
-		if got := ask(c, test.text, test.variables); !strings.Contains(got, test.want) || test.want[0] == '{' && got != test.want {
+		if got := ask(c, test.text, test.variables); !strings.Contains(got, test.want) || test.want[0] == '{' &&
+			got != test.want {
 			t.Errorf("%s: %s\ngot  %s\nwant %s", test.name, test.text, got, test.want)
 		}
 	}

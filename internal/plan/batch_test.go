@@ -16,10 +16,12 @@ func shop(t *testing.T) *Cache {
 	s, err := NewSchema([]Type{
 		{Kind: ast.Object, Name: "Query", Fields: []Field{
 			{Name: "shop", Type: "Query", Get: func(src any) any { return src }},
-			{Name: "ware", Type: "[Thing!]", Batch: "price", Args: []Arg{{Name: "name", Type: "String!"}, {Name: "sizes", Type: "[Int!]"}},
+			{Name: "ware", Type: "[Thing!]", Batch: "price", Args: []Arg{{Name: "name", Type: "String!"},
+				{Name: "sizes", Type: "[Int!]"}},
 				Resolve: func(context.Context, any, Args) (any, error) { return []any{8}, nil }},
 		}},
-		{Kind: ast.Interface, Name: "Thing", Fields: []Field{{Name: "price", Type: "Int"}, {Name: "weight", Type: "Int"}}},
+		{Kind: ast.Interface, Name: "Thing", Fields: []Field{{Name: "price", Type: "Int"},
+			{Name: "weight", Type: "Int"}}},
 		{Kind: ast.Object, Name: "Ware", Interfaces: []string{"Thing"}, Is: func(any) bool { return true },
 			Fields: []Field{{Name: "price", Type: "Int"}, {Name: "weight", Type: "Int"}}},
 	})

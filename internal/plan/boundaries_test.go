@@ -40,12 +40,13 @@ func TestOnlyDocumentsWithSameFingerprintShareAPlan(t *testing.T) {
 		one, other string
 		shared     bool
 	}{
-		"letters and digits":          {`{azAZ_09:echo(i:9)}`, `{azAZ_09:echo(i:10)}`, true},
-		"numbers":                     {`{echo(f:-19.05e+79)}`, `{echo(f:-90.5e+1)}`, true},
-		"repeated fields":             {`{int int echo(i:1)}`, `{int int echo(i:2)}`, true},
-		"repeated arguments":          {`{echo(i:1) echo(i:1)}`, `{echo(i:2) echo(i:2)}`, false},
-		"a default":                   {`query($a:Int=7){echo(i:$a f:1)}`, `query($a:Int=7){echo(i:$a f:2)}`, true},
-		"a default of text":           {`query($a:String="x"){echo(s:$a f:1)}`, `query($a:String="x"){echo(s:$a f:2)}`, true},
+		"letters and digits": {`{azAZ_09:echo(i:9)}`, `{azAZ_09:echo(i:10)}`, true},
+		"numbers":            {`{echo(f:-19.05e+79)}`, `{echo(f:-90.5e+1)}`, true},
+		"repeated fields":    {`{int int echo(i:1)}`, `{int int echo(i:2)}`, true},
+		"repeated arguments": {`{echo(i:1) echo(i:1)}`, `{echo(i:2) echo(i:2)}`, false},
+		"a default":          {`query($a:Int=7){echo(i:$a f:1)}`, `query($a:Int=7){echo(i:$a f:2)}`, true},
+		"a default of text": {`query($a:String="x"){echo(s:$a f:1)}`, `query($a:String="x"){echo(s:$a f:2)}`,
+			true},
 		"another default":             {`query($a:Int=7){echo(i:$a f:1)}`, `query($a:Int=8){echo(i:$a f:1)}`, false},
 		"as many literals as allowed": {many(maxPlaceholders, "1"), many(maxPlaceholders, "2"), true},
 		"too many literals":           {many(maxPlaceholders+1, "1"), many(maxPlaceholders+1, "2"), false},
@@ -57,7 +58,8 @@ func TestOnlyDocumentsWithSameFingerprintShareAPlan(t *testing.T) {
 		for limit, limits := range map[string]Limits{"default": defaultLimits, "off": {CacheBytes: 1 << 20},
 			"exact": {CacheBytes: 1 << 20, Document: longest}} {
 			c := testCache(t, limits)
-			if shared := prepare(t, c, test.one, nil).plan == prepare(t, c, test.other, nil).plan; shared != test.shared {
+			if shared := prepare(t, c, test.one, nil).plan == prepare(t, c, test.other,
+				nil).plan; shared != test.shared {
 				t.Errorf("%s, document limit %s: got shared plan %v, want %v", name, limit, shared, test.shared)
 			}
 		}
@@ -150,7 +152,8 @@ func TestNumbersAreAcceptedExactlyWithinTheirRange(t *testing.T) {
 	}
 	for v, want := range map[any]string{-2147483648.0: "-2147483648", 2147483647.0: "2147483647",
 		2147483648.0: "", -2147483649.0: ""} {
-		if got, err := appendLeaf(nil, &outputType{leaf: "Int"}, v); string(got) != want || (err == nil) != (want != "") {
+		if got, err := appendLeaf(nil, &outputType{leaf: "Int"}, v); string(got) != want ||
+			(err == nil) != (want != "") {
 			t.Errorf("%v as an Int: got %q and error %v, want %q", v, got, err, want)
 		}
 	}

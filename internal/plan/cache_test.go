@@ -34,7 +34,8 @@ func TestCachedDocumentsAreNotCompiledAgain(t *testing.T) {
 	if a, b := ask(c, text, on), ask(c, text, off); a != `{"data":{}}` || b != `{"data":{"int":42}}` {
 		t.Errorf("got %s with @skip(if: true) and %s with @skip(if: false)", a, b)
 	}
-	if one, other := prepare(t, testCache(t, Limits{}), "{int}", nil), prepare(t, testCache(t, Limits{}), "{int}", nil); one.plan == other.plan {
+	if one, other := prepare(t, testCache(t, Limits{}), "{int}", nil), prepare(t, testCache(t, Limits{}), "{int}",
+		nil); one.plan == other.plan {
 		t.Error("two caches share a plan")
 	}
 }
@@ -138,16 +139,19 @@ func realistic(g *rand.Rand, i int) string {
 		case 0:
 			fmt.Fprintf(&b, "  n%d: node(n: $id) { id name ... on Cat { lives kittens { id name mood(as: BLUE) } } peer { ...F } }\n", g.IntN(1000))
 		case 1:
-			fmt.Fprintf(&b, "  e%d: echo(o: {min: 1, any: [{color: RED, id: $id2}]}, l: [1, 2, $on], s: \"text\")\n", g.IntN(1000))
+			fmt.Fprintf(&b, "  e%d: echo(o: {min: 1, any: [{color: RED, id: $id2}]}, l: [1, 2, $on], s: \"text\")\n",
+				g.IntN(1000))
 		case 2:
-			fmt.Fprintf(&b, "  c%d: cat { id name lives weight peers(count: %d) { id name __typename } }\n", g.IntN(1000), i)
+			fmt.Fprintf(&b, "  c%d: cat { id name lives weight peers(count: %d) { id name __typename } }\n",
+				g.IntN(1000), i)
 		case 3:
 			fmt.Fprintf(&b, "  p%d: pets { __typename ... on Cat { lives } ... on Dog { bark(times: 3) owner { name } } }\n", g.IntN(1000))
 		default:
 			fmt.Fprintf(&b, "  s%d: self { int float string boolean color must identity plain old matrix echo(o: $o) }\n", g.IntN(1000))
 		}
 	}
-	text := strings.ReplaceAll(b.String(), ", id: $id2", "") + "  node(n: $id) { ...F } echo(o: $o, i: $on)\n}\nfragment F on Node { id name }"
+	text := strings.ReplaceAll(b.String(), ", id: $id2", "") +
+		"  node(n: $id) { ...F } echo(o: $o, i: $on)\n}\nfragment F on Node { id name }"
 	return text
 }
 
@@ -169,14 +173,16 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for i := range 300 {
-				text := fmt.Sprintf("query($on: Boolean!){a%d: echo(i: %d) b: string @include(if: $on) node{id}}", i%40, w%2)
+				text := fmt.Sprintf("query($on: Boolean!){a%d: echo(i: %d) b: string @include(if: $on) node{id}}", i%40,
+					w%2)
 				b, errs := c.Prepare(text, "", map[string]any{"on": i%3 == 0})
 				if errs != nil {
 					t.Errorf("%s: got %v, want no error", text, errs)
 					return
 				}
 				want := fmt.Sprintf(`{"data":{"a%d":"[%d,null,null,null,null,null,null,null,null,null]"`, i%40, w%2)
-				if got := string(b.run(world{})); !strings.HasPrefix(got, want) || strings.Contains(got, "text") != (i%3 == 0) {
+				if got := string(b.run(world{})); !strings.HasPrefix(got, want) ||
+					strings.Contains(got, "text") != (i%3 == 0) {
 					t.Errorf("got %s, want %s...", got, want)
 				}
 			}

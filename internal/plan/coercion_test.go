@@ -26,11 +26,12 @@ func countingSchema(t *testing.T, n *steps) *Schema {
 		ParseValue:   func(v any) any { n.values++; return v },
 		ParseLiteral: func(ast.Value) any { n.literals++; return 1 }})
 	var in *graphql.InputObject
-	in = graphql.NewInputObject(graphql.InputObjectConfig{Name: "Counts", Fields: graphql.InputObjectConfigFieldMapThunk(
-		func() graphql.InputObjectConfigFieldMap {
-			return graphql.InputObjectConfigFieldMap{"of": {Type: counted, DefaultValue: 1},
-				"list": {Type: graphql.NewList(counted)}, "not": {Type: in}}
-		})})
+	in = graphql.NewInputObject(graphql.InputObjectConfig{Name: "Counts",
+		Fields: graphql.InputObjectConfigFieldMapThunk(
+			func() graphql.InputObjectConfigFieldMap {
+				return graphql.InputObjectConfigFieldMap{"of": {Type: counted, DefaultValue: 1},
+					"list": {Type: graphql.NewList(counted)}, "not": {Type: in}}
+			})})
 	args := func() graphql.FieldConfigArgument {
 		list := graphql.NewList(counted)
 		return graphql.FieldConfigArgument{"l": {Type: list}, "ll": {Type: graphql.NewList(list)},
@@ -46,7 +47,9 @@ func countingSchema(t *testing.T, n *steps) *Schema {
 		name := fmt.Sprintf("One%d", i)
 		costs[name+".counted"] = price
 		types = append(types, graphql.NewObject(graphql.ObjectConfig{Name: name, Interfaces: []*graphql.Interface{one},
-			IsTypeOf: func(graphql.IsTypeOfParams) bool { return true }, Fields: graphql.Fields{"counted": field(graphql.Int)}}))
+			IsTypeOf: func(graphql.IsTypeOfParams) bool {
+				return true
+			}, Fields: graphql.Fields{"counted": field(graphql.Int)}}))
 	}
 	table, err := Extend(table(), Extension{Costs: costs, Query: graphql.Fields{
 		"counted": field(graphql.Int), "ones": {Type: one},
@@ -81,17 +84,19 @@ func repeatedLiterals() map[string]string {
 		"fragments of all operations":  chained("", "counted(l:["+fewer+"])"),
 		"variables of all operations":  chained("($v:Counted=1)", "counted(l:["+fewer+"$v])"),
 		"conditions of all operations": chained("($v:Boolean=true)", "counted(l:["+fewer+"]) @skip(if:$v)"),
-		"defaults of all operations":   many(8, "query Q%d($v:[[Counted]]=[["+ones+"]["+ones+"]["+ones+"]]){counted(ll:$v)}"),
-		"wrong everywhere":             chained("", "counted(l:["+fewer+"] nope:1) nope"),
-		"a few paths":                  repeating(3, "counted(l:["+ones+"])"),
-		"many paths":                   repeating(8, "counted(l:["+ones+"])"),
-		"many paths to a few fields":   repeating(8, many(3, "a%d:counted(l:["+ones+"])")),
-		"many paths with a variable":   "query($v:Counted)" + repeating(8, "counted(l:["+ones+"$v])"),
-		"many paths with a condition":  "query($v:Boolean=true)" + repeating(8, "counted(l:["+ones+"]) @include(if:$v)"),
-		"each type":                    "{ones{counted(l:[" + ones + "])}}",
-		"each type with a variable":    "query($v:Counted){ones{counted(l:[" + ones + "$v])}}",
-		"each type, many aliases":      "{" + many(36, "a%d:ones{counted(l:["+fewer+"])}") + "}",
-		"each type of a union":         "{union{" + many(34, "...on One{a%d:counted(l:["+fewer+"])}") + "}}",
+		"defaults of all operations": many(8,
+			"query Q%d($v:[[Counted]]=[["+ones+"]["+ones+"]["+ones+"]]){counted(ll:$v)}"),
+		"wrong everywhere":           chained("", "counted(l:["+fewer+"] nope:1) nope"),
+		"a few paths":                repeating(3, "counted(l:["+ones+"])"),
+		"many paths":                 repeating(8, "counted(l:["+ones+"])"),
+		"many paths to a few fields": repeating(8, many(3, "a%d:counted(l:["+ones+"])")),
+		"many paths with a variable": "query($v:Counted)" + repeating(8, "counted(l:["+ones+"$v])"),
+		"many paths with a condition": "query($v:Boolean=true)" +
+			repeating(8, "counted(l:["+ones+"]) @include(if:$v)"),
+		"each type":                 "{ones{counted(l:[" + ones + "])}}",
+		"each type with a variable": "query($v:Counted){ones{counted(l:[" + ones + "$v])}}",
+		"each type, many aliases":   "{" + many(36, "a%d:ones{counted(l:["+fewer+"])}") + "}",
+		"each type of a union":      "{union{" + many(34, "...on One{a%d:counted(l:["+fewer+"])}") + "}}",
 	}
 }
 
@@ -175,7 +180,8 @@ func TestVariableValuesAreCoercedOnce(t *testing.T) {
 		"nested objects": {"Counts", "o",
 			strings.Repeat(`{"list":[1,1],"not":`, 15) + "{}" + strings.Repeat("}", 15), 30},
 	} {
-		text := "query($v:" + test.typ + "){" + strings.ReplaceAll(many(20, "a%d:counted(ARG:$v)"), "ARG", test.arg) + "}"
+		text := "query($v:" + test.typ + "){" + strings.ReplaceAll(many(20, "a%d:counted(ARG:$v)"), "ARG", test.arg) +
+			"}"
 		d := json.NewDecoder(strings.NewReader(test.value))
 		d.UseNumber()
 		var value any
@@ -199,7 +205,9 @@ func twoInterfaces(t *testing.T, n int) *Schema {
 		x.Query[strings.ToLower(name)] = &graphql.Field{Type: of}
 		for i := range n {
 			x.Types = append(x.Types, graphql.NewObject(graphql.ObjectConfig{Name: fmt.Sprintf("%s%02d", name, i),
-				Interfaces: []*graphql.Interface{of}, IsTypeOf: func(graphql.IsTypeOfParams) bool { return true }, Fields: fields}))
+				Interfaces: []*graphql.Interface{of}, IsTypeOf: func(graphql.IsTypeOfParams) bool {
+					return true
+				}, Fields: fields}))
 		}
 	}
 	table, err := Extend(table(), x)
@@ -224,7 +232,8 @@ func TestTimeOfSpreadCheckDoesNotGrowWithNumberOfTypes(t *testing.T) {
 	shortest := func(types int) time.Duration {
 		c := NewCache(twoInterfaces(t, types), defaultLimits, masked, nil)
 		return shortestTime(0, func() {
-			if _, errs := c.Prepare(text, "", nil); errs == nil || !strings.HasPrefix(errs[0].Message, `Fragment "T" cannot be spread here`) {
+			if _, errs := c.Prepare(text, "", nil); errs == nil ||
+				!strings.HasPrefix(errs[0].Message, `Fragment "T" cannot be spread here`) {
 				t.Fatal(errs)
 			}
 		})

@@ -12,7 +12,8 @@ func TestNullSkipOrIncludeConditionFailsTheObject(t *testing.T) {
 	null := map[string]any{"v": nil}
 	failed := func(directive, column, path string) string {
 		return `{"message":"Argument \"@` + directive + `(if:)\" has invalid value: Expected variable \"$v\" ` +
-			`provided to non-null type \"Boolean!\" not to be null.","locations":[{"line":1,"column":` + column + `}],` +
+			`provided to non-null type \"Boolean!\" not to be null.","locations":[{"line":1,"column":` + column +
+			`}],` +
 			path + `"extensions":{"code":"BAD_USER_INPUT"}}`
 	}
 	for _, test := range []struct{ text, data, errors string }{
@@ -22,7 +23,8 @@ func TestNullSkipOrIncludeConditionFailsTheObject(t *testing.T) {
 			failed("skip", "47", `"path":["maybe"],`)},
 		{"query($v:Boolean=true){maybe{self{int @skip(if:$v)}}}", `{"maybe":null}`,
 			failed("skip", "48", `"path":["maybe","self"],`)},
-		{"query($v:Boolean=true){nodes(n:0,count:2){...on Cat{id}...on Dog@include(if:$v){id}}}", `{"nodes":[null,null]}`,
+		{"query($v:Boolean=true){nodes(n:0,count:2){...on Cat{id}...on Dog@include(if:$v){id}}}",
+			`{"nodes":[null,null]}`,
 			failed("include", "77", `"path":["nodes",0],`) + "," + failed("include", "77", `"path":["nodes",1],`)},
 		{"query($v:Boolean=true){maybe{int} maybe{int@skip(if:$v)}}", `{"maybe":null}`,
 			failed("skip", "53", `"path":["maybe"],`)},

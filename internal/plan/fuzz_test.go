@@ -88,7 +88,8 @@ func FuzzPrepareAndRun(f *testing.F) {
 		if again, _ := c.Prepare(text, "", variables); again == nil || !bytes.Equal(again.run(src), answer) {
 			t.Error("the response after a second Prepare differs from the first")
 		}
-		if bytes.Contains(answer, []byte("The response exceeds")) || bytes.Contains(answer, []byte("Further field errors")) {
+		if bytes.Contains(answer, []byte("The response exceeds")) ||
+			bytes.Contains(answer, []byte("Further field errors")) {
 			return
 		}
 		r := reference{s: s}
@@ -147,7 +148,8 @@ func BenchmarkNewDocument(b *testing.B) {
 	s := testSchema(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, errs := NewCache(s, defaultLimits, masked, nil).Prepare(`query Q($n: Int = 1){node(n: $n){id name ... on Cat{lives}}}`, "", nil); errs != nil {
+		if _, errs := NewCache(s, defaultLimits, masked,
+			nil).Prepare(`query Q($n: Int = 1){node(n: $n){id name ... on Cat{lives}}}`, "", nil); errs != nil {
 			b.Fatal(errs)
 		}
 	}

@@ -123,7 +123,9 @@ func (g *generator) overlapping(def *ast.Definition) *ast.Definition {
 	candidates := []*ast.Definition{def}
 	for _, name := range []string{"Node", "Named", "Pet", "Cat", "Dog", "Person"} {
 		other := g.s.types.Types[name]
-		if slices.ContainsFunc(g.s.possible(other), func(o *ast.Definition) bool { return slices.Contains(possible, o) }) {
+		if slices.ContainsFunc(g.s.possible(other), func(o *ast.Definition) bool {
+			return slices.Contains(possible, o)
+		}) {
 			candidates = append(candidates, other)
 		}
 	}

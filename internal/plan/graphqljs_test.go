@@ -66,7 +66,8 @@ func TestTokensMatchGraphqlJs(t *testing.T) {
 		}
 		tokens, err := tokensOf(want.Text)
 		for _, token := range tokens {
-			got = append(got, fmt.Sprintf("%s %q %d:%d", string(token.kind), token.value, token.at.Line, token.at.Column))
+			got = append(got, fmt.Sprintf("%s %q %d:%d", string(token.kind), token.value, token.at.Line,
+				token.at.Column))
 		}
 		if err != nil {
 			got = append(got, fmt.Sprintf("%s %v", err.Message, err.Locations))

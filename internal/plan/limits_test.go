@@ -59,27 +59,43 @@ var within = []struct {
 		return "{x:echo(o:" + strings.Repeat("{not:", n-2) + "{}" + strings.Repeat("}", n-2) + ")}"
 	}},
 	{"lists and objects of a default", "20 nested levels", 20, func(n int) string {
-		return "query($a: Filter = " + strings.Repeat("{any:[", n/2) + strings.Repeat("{}", n%2) + strings.Repeat("]}", n/2) + "){echo(o: $a)}"
+		return "query($a: Filter = " + strings.Repeat("{any:[", n/2) + strings.Repeat("{}", n%2) +
+			strings.Repeat("]}", n/2) + "){echo(o: $a)}"
 	}},
 	{"fields", "1500 fields", 1500, func(n int) string { // the fragment A has 107 fields
-		return "{...A " + many(12, "x%d:self{...A}") + many(n-107-12*108, "...{int}") + "} fragment A on Query{" + strings.Repeat("...{int float string plain old color must}", 15) + "identity boolean}"
+		return "{...A " + many(12, "x%d:self{...A}") + many(n-107-12*108, "...{int}") + "} fragment A on Query{" +
+			strings.Repeat("...{int float string plain old color must}", 15) + "identity boolean}"
 	}},
 	// Each of the 3 types of node has peer, which has 99 fields for each of 3 types.
 	{"fields of every type", "1500 fields", 1500, func(n int) string {
-		return "{node{peer{" + strings.Repeat("...{id id id id id id id id}", 12) + "... on Node{id id id}}" + many((n-1-3*(1+3*99))/3, "...{id}") + "}" + strings.Repeat("...{int}", (n-1-3*(1+3*99))%3) + "}"
+		return "{node{peer{" + strings.Repeat("...{id id id id id id id id}", 12) + "... on Node{id id id}}" +
+			many((n-1-3*(1+3*99))/3, "...{id}") + "}" + strings.Repeat("...{int}", (n-1-3*(1+3*99))%3) + "}"
 	}},
 	{"aliases", "50 aliases", 50, func(n int) string { return "{" + many(n, "a%d:int") + "}" }},
 	{"directives", "32 directives", 32, func(n int) string {
-		return "{" + many(n/2, "a%d:int @skip(if:false) @include(if:true)") + strings.Repeat("int @skip(if:false)", n%2) + "}"
+		return "{" + many(n/2, "a%d:int @skip(if:false) @include(if:true)") +
+			strings.Repeat("int @skip(if:false)", n%2) + "}"
 	}},
-	{"fields of one name", "8 fields of one name", 8, func(n int) string { return "{" + strings.Repeat("int ", n) + "}" }},
-	{"fields of one alias", "8 fields of one name", 8, func(n int) string { return "{" + strings.Repeat("a:int ", n) + "}" }},
+	{"fields of one name", "8 fields of one name", 8, func(n int) string {
+		return "{" + strings.Repeat("int ", n) + "}"
+	}},
+	{"fields of one alias", "8 fields of one name", 8, func(n int) string {
+		return "{" + strings.Repeat("a:int ", n) + "}"
+	}},
 	{"operations", "8 operations", 8, func(n int) string { return many(n, "query Q%d{int}") }},
-	{"fragments", "32 fragments", 32, func(n int) string { return "{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Query{int}") }},
-	{"variables", "32 variables", 32, func(n int) string { return "query(" + many(n, "$v%d:Int") + "){echo(l:[" + many(n, "$v%d") + "])}" }},
+	{"fragments", "32 fragments", 32, func(n int) string {
+		return "{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Query{int}")
+	}},
+	{"variables", "32 variables", 32, func(n int) string {
+		return "query(" + many(n, "$v%d:Int") + "){echo(l:[" + many(n, "$v%d") + "])}"
+	}},
 	{"items", "100 items", 100, func(n int) string { return "{echo(l:[" + many(n, "1") + "])}" }},
-	{"items of a default", "100 items", 100, func(n int) string { return "query($a:[Int]=[" + many(n, "1") + "]){echo(l:$a)}" }},
-	{"items of an inner list", "100 items", 100, func(n int) string { return "{echo(ll:[[],[" + many(n, "1") + "]])}" }},
+	{"items of a default", "100 items", 100, func(n int) string {
+		return "query($a:[Int]=[" + many(n, "1") + "]){echo(l:$a)}"
+	}},
+	{"items of an inner list", "100 items", 100, func(n int) string {
+		return "{echo(ll:[[],[" + many(n, "1") + "]])}"
+	}},
 }
 
 func TestEachLimitIsExact(t *testing.T) {
@@ -89,7 +105,8 @@ func TestEachLimitIsExact(t *testing.T) {
 			t.Errorf("%s: %d units: got %v, want no error", test.name, test.edge, errs)
 		}
 		_, errs := c.Prepare(test.text(test.edge+1), "", nil)
-		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, test.limit) || len(errs) != 1 {
+		if errs == nil || errs[0].Code != CodeLimit || !strings.Contains(errs[0].Message, test.limit) ||
+			len(errs) != 1 {
 			t.Errorf("%s: %d units: got %v, want only the limit of %s", test.name, test.edge+1, errs, test.limit)
 		}
 		off := testCache(t, Limits{})
@@ -204,7 +221,8 @@ func TestResponseLimitIsExact(t *testing.T) {
 		t.Errorf("after a field error: got %s, want one error and no data", got)
 	}
 	b := prepare(t, testCache(t, Limits{Answer: 30}), "{int}", nil) // the initial contents of dst do not count
-	if got, _ := b.Run(context.Background(), world{}, make([]byte, 100)); !strings.HasSuffix(string(got), `{"data":{"int":42}}`) {
+	if got, _ := b.Run(context.Background(), world{}, make([]byte, 100)); !strings.HasSuffix(string(got),
+		`{"data":{"int":42}}`) {
 		t.Errorf("with 100 bytes in dst: got %s, want data", got)
 	}
 }
@@ -215,11 +233,13 @@ func expensiveDocuments() map[string]string {
 	docs := map[string]string{}
 	docs["equal fields"] = "{" + strings.Repeat("...{int int int int int int int int}", 132) + "}"
 	docs["equal fields nested"] = "{" + strings.Repeat("...{"+strings.Repeat("self{int}", 8)+"}", 45) + "}"
-	docs["fragments of equal fields"] = "{" + many(31, "...F%d") + "}" + many(31, "fragment F%d on Query{...{int int int int int int int int}...{int int int int int int int int}...{int int int int int int int int}...{int int int int}}")
+	docs["fragments of equal fields"] = "{" + many(31, "...F%d") + "}" +
+		many(31, "fragment F%d on Query{...{int int int int int int int int}...{int int int int int int int int}...{int int int int int int int int}...{int int int int}}")
 	var b strings.Builder
 	b.WriteString(many(8, "query Q%d{...F0}"))
 	for i := range 32 {
-		fmt.Fprintf(&b, "fragment F%d on Query{%s ", i, strings.Repeat("int float string boolean color plain identity must old ", 5))
+		fmt.Fprintf(&b, "fragment F%d on Query{%s ", i,
+			strings.Repeat("int float string boolean color plain identity must old ", 5))
 		if i < 31 {
 			fmt.Fprintf(&b, "...F%d", i+1)
 		}
@@ -238,17 +258,21 @@ func expensiveDocuments() map[string]string {
 	docs["fragments that spread each other"] = b.String()
 	docs["many literals"] = "{echo(ll:[" + strings.Repeat("[1,2,3,4,5,6,7,8,9,1,2,3,4,5,6]", 100) + "])}"
 	docs["many objects"] = "{echo(os:[" + strings.Repeat("{min:1 max:2 any:{min:1} not:{min:2}},", 80) + "])}"
-	docs["literals in every fragment"] = "{...F0 x:int}" + strings.ReplaceAll(many(30, "fragment F%d on Query{echo(l:[1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1]) ...G%[1]d}"), "x", "y")
+	docs["literals in every fragment"] = "{...F0 x:int}" + strings.ReplaceAll(many(30,
+		"fragment F%d on Query{echo(l:[1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1]) ...G%[1]d}"), "x", "y")
 	for i := range 30 {
-		docs["literals in every fragment"] = strings.Replace(docs["literals in every fragment"], fmt.Sprintf("...G%d}", i), map[bool]string{true: fmt.Sprintf("...F%d}", i+1), false: "}"}[i < 29], 1)
+		docs["literals in every fragment"] = strings.Replace(docs["literals in every fragment"],
+			fmt.Sprintf("...G%d}", i), map[bool]string{true: fmt.Sprintf("...F%d}", i+1), false: "}"}[i < 29], 1)
 	}
 	docs["types that multiply"] = "{node{" + strings.Repeat("...on Cat{peer{peer{id}}}", 40) + "}}"
 	docs["equal fields of types"] = "{node{peer{" + strings.Repeat("...{id id id id id id id id}", 24) + "}}}"
 	docs["wrong everywhere"] = "{" + strings.Repeat("...{zz zz zz zz zz zz zz zz}", 130) + "}"
-	docs["wrong types everywhere"] = "{" + many(8, "int(mode:\"x\" nope:$a)") + strings.Repeat("...{int(mode:{}) @skip node}", 31) + "}"
+	docs["wrong types everywhere"] = "{" + many(8, "int(mode:\"x\" nope:$a)") +
+		strings.Repeat("...{int(mode:{}) @skip node}", 31) + "}"
 	docs["strings with escapes"] = `{echo(s:"` + strings.Repeat(`\ud83d\ude00`, 2600) + `")}`
 	docs["a block string"] = `{echo(s:"""` + strings.Repeat(" \n", 16_000) + `""")}`
-	docs["many block strings"] = "{echo(s:\"\"\"" + strings.Repeat("x", 29_000) + "\"\"\") " + strings.Repeat("...{b:echo(s:\"\"\"é\n\"\"\")}", 50) + "}"
+	docs["many block strings"] = "{echo(s:\"\"\"" + strings.Repeat("x", 29_000) + "\"\"\") " +
+		strings.Repeat("...{b:echo(s:\"\"\"é\n\"\"\")}", 50) + "}"
 	docs["a long name"] = "{" + strings.Repeat("x", 32_000) + ":int}"
 	docs["introspection"] = introspectionFlood()
 	return docs
@@ -257,7 +281,8 @@ func expensiveDocuments() map[string]string {
 // introspectionFlood returns a query that selects every field of every type many times.
 func introspectionFlood() string {
 	const deep = "{description ofType{description}}"
-	return "{" + many(2, "a%d:__schema{types{...T}}") + "} fragment T on __Type{" + many(3, "b%d:fields{type{...U ofType{...U ofType{ofType{...U}}}}}") +
+	return "{" + many(2, "a%d:__schema{types{...T}}") + "} fragment T on __Type{" +
+		many(3, "b%d:fields{type{...U ofType{...U ofType{ofType{...U}}}}}") +
 		"} fragment U on __Type{" + many(7, "c%d:fields{type"+deep+"}") + "}"
 }
 

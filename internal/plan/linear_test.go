@@ -122,7 +122,8 @@ func TestErrorInBlockStringIsLocatedAtItsBeginning(t *testing.T) {
 		"{\n a:echo(s:\"\"\"x\"\"\")\n echo(i:\n \"\"\"y\"\"\")}":                           {4, 2},
 		"#\r{echo(i:\"\"\"y\"\"\")}":                                                        {2, 9},
 	} {
-		if _, errs := c.Prepare(text, "", nil); len(errs) != 1 || len(errs[0].Locations) != 1 || errs[0].Locations[0] != want {
+		if _, errs := c.Prepare(text, "", nil); len(errs) != 1 || len(errs[0].Locations) != 1 ||
+			errs[0].Locations[0] != want {
 			t.Errorf("%q: got %v, want an error at %v", text, errs, want)
 		}
 	}

@@ -25,7 +25,8 @@ func find(t *testing.T, c *Cache, b *Bound, text []byte) string {
 func TestRepeatedTextIsFoundWithoutItsFingerprint(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, string(repeatable(0)), nil)
-	own, _ := prepare(t, testCache(t, defaultLimits), string(repeatable(1)), nil).Run(context.Background(), world{}, nil)
+	own, _ := prepare(t, testCache(t, defaultLimits), string(repeatable(1)), nil).Run(context.Background(), world{},
+		nil)
 	var b Bound
 	for range 5 {
 		if got := find(t, c, &b, repeatable(1)); got != string(own) {
@@ -54,7 +55,8 @@ func TestTextsThatOccurOnceAreNotCached(t *testing.T) {
 		find(t, c, &b, repeatable(i+1))
 	}
 	if c.bytes != bytes || len(c.entries) != entries {
-		t.Errorf("1000 texts with different literals added %d entries and %d bytes", len(c.entries)-entries, c.bytes-bytes)
+		t.Errorf("1000 texts with different literals added %d entries and %d bytes", len(c.entries)-entries,
+			c.bytes-bytes)
 	}
 }
 

@@ -77,7 +77,8 @@ func TestCountedMemoryOfConditionalPlansMatchesHeap(t *testing.T) {
 	long := "L" + strings.Repeat("x", 1000)
 	for name, rest := range map[string]string{"short": "int}", "long": "int}#" + strings.Repeat("x", 5000),
 		"with control characters": "int}#" + strings.Repeat("\x01", 5000),
-		"of a host":               "hosted{size}" + strings.Repeat(" ..."+long, 25) + "} fragment " + long + " on Query{int}"} {
+		"of a host": "hosted{size}" + strings.Repeat(" ..."+long, 25) + "} fragment " + long +
+			" on Query{int}"} {
 		limits := defaultLimits
 		limits.CacheBytes = 1 << 30
 		c := NewCache(s, limits, masked, nil)

@@ -33,11 +33,14 @@ func TestFieldsOfPreparedItemsAreCopiedFromParts(t *testing.T) {
 	items := func(item any) func(any) any { return func(any) any { return []any{item, item} } }
 	s, err := NewSchema([]Type{
 		{Kind: ast.Object, Name: "Query", Fields: []Field{
-			{Name: "prepared", Type: "[Edge!]", Get: items(preparedItem{})}, {Name: "plain", Type: "[Edge!]", Get: items(1)},
+			{Name: "prepared", Type: "[Edge!]", Get: items(preparedItem{})},
+			{Name: "plain", Type: "[Edge!]", Get: items(1)},
 		}},
 		{Kind: ast.Object, Name: "Edge", Fields: []Field{
 			{Name: "node", Type: "Item!", Same: true}, fields[3],
-			{Name: "other", Type: "String", Append: func(dst []byte, _ any) []byte { return append(dst, `"other"`...) }},
+			{Name: "other", Type: "String", Append: func(dst []byte, _ any) []byte {
+				return append(dst, `"other"`...)
+			}},
 		}},
 		{Kind: ast.Object, Name: "Item", Fields: fields[:3]},
 	})

@@ -69,7 +69,8 @@ func TestRunWithManyShortFieldsYieldsProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c := NewCache(testSchema(t), defaultLimits, masked, nil)
 	nothing := many(6, "c%d:fields{x:__typename @include(if:false)}")
-	b, errs := c.Prepare("{__schema{types{"+many(6, "a%d:fields{...T}")+"}}}fragment T on __Field{"+many(6, "b%d:type{...G}")+
+	b, errs := c.Prepare("{__schema{types{"+many(6, "a%d:fields{...T}")+"}}}fragment T on __Field{"+many(6,
+		"b%d:type{...G}")+
 		"}fragment G on __Type{"+nothing+"}", "", nil)
 	if errs != nil {
 		t.Fatal(errs)

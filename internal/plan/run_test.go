@@ -20,10 +20,16 @@ import (
 func resolverCache(t testing.TB, mask Mask, fields ...Field) *Cache {
 	t.Helper()
 	s, err := NewSchema([]Type{
-		{Kind: ast.Object, Name: "Query", Fields: append(fields, Field{Name: "ok", Type: "Int", Append: func(dst []byte, _ any) []byte { return append(dst, '1') }},
+		{Kind: ast.Object, Name: "Query", Fields: append(fields,
+			Field{Name: "ok", Type: "Int", Append: func(dst []byte, _ any) []byte {
+				return append(dst, '1')
+			}},
 			Field{Name: "thing", Type: "Thing", Get: func(any) any { return 7 }})},
 		{Kind: ast.Interface, Name: "Thing", Fields: []Field{{Name: "ok", Type: "Int"}}},
-		{Kind: ast.Object, Name: "Other", Interfaces: []string{"Thing"}, Fields: []Field{{Name: "ok", Type: "Int"}}, Is: func(v any) bool { return v == 8 }},
+		{Kind: ast.Object, Name: "Other", Interfaces: []string{"Thing"}, Fields: []Field{{Name: "ok", Type: "Int"}},
+			Is: func(v any) bool {
+				return v == 8
+			}},
 		{Kind: ast.Enum, Name: "Color", Values: []Value{{Name: "RED"}}},
 	})
 	must(t, err)
@@ -51,7 +57,10 @@ func TestPanicsBecomeMaskedFieldErrors(t *testing.T) {
 	c := resolverCache(t, mask,
 		Field{Name: "resolve", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) { panic(secret) }},
 		Field{Name: "resolver", Type: "Int", Resolver: func(graphql.ResolveParams) (any, error) { panic(secret) }},
-		Field{Name: "append", Type: "Int", Append: func(dst []byte, _ any) []byte { _ = append(dst, "12"...); panic(secret) }},
+		Field{Name: "append", Type: "Int", Append: func(dst []byte, _ any) []byte {
+			_ = append(dst, "12"...)
+			panic(secret)
+		}},
 		Field{Name: "get", Type: "[Int]", Get: func(any) any { panic(secret) }},
 		Field{Name: "list", Type: "[Int]", Get: func(any) any { return panicking{} }},
 		Field{Name: "nothing", Type: "Int", Resolver: func(graphql.ResolveParams) (any, error) { panic(nil) }},
@@ -68,7 +77,8 @@ func TestPanicsBecomeMaskedFieldErrors(t *testing.T) {
 		if !strings.HasPrefix(got, want) || strings.Contains(got, "secret") || strings.Count(got, internal) != 1 {
 			t.Errorf("%s: got %s, want %s and one masked error", name, got, want)
 		}
-		if len(received) != 1 || name != "nothing" && !strings.Contains(received[0], secret) || !strings.Contains(received[0], "run_test.go") {
+		if len(received) != 1 || name != "nothing" && !strings.Contains(received[0], secret) ||
+			!strings.Contains(received[0], "run_test.go") {
 			t.Errorf("%s: mask received %q, want the panic once with its stack", name, received)
 		}
 	}
@@ -81,7 +91,8 @@ func TestPanicInValidationRuleBecomesMaskedError(t *testing.T) {
 		return masked(context.Background(), err, nil)
 	})
 	c.rules = append(c.rules, rule{"Panics", func(*validation) { panic(secret) }})
-	if got := ask(c, "{ok}", nil); got != `{"errors":[{"message":"Internal server error",`+internal+`}]}` || !strings.Contains(fmt.Sprint(received), secret) {
+	if got := ask(c, "{ok}", nil); got != `{"errors":[{"message":"Internal server error",`+internal+`}]}` ||
+		!strings.Contains(fmt.Sprint(received), secret) {
 		t.Errorf("got %s, and mask received %v", got, received)
 	}
 	c = testCache(t, defaultLimits)
@@ -123,7 +134,9 @@ func TestInternalErrorsAreMasked(t *testing.T) {
 		t.Error("the error that the resolver returned was modified")
 	}
 	shared = &Error{Message: "masked", Code: CodeInternal}
-	c = resolverCache(t, func(context.Context, error, *Report) *Error { return shared }, resolverField("secret", "Int", nil, errors.New(secret)))
+	c = resolverCache(t, func(context.Context, error, *Report) *Error {
+		return shared
+	}, resolverField("secret", "Int", nil, errors.New(secret)))
 	if got := ask(c, "{secret}", nil); !strings.Contains(got, `"path":["secret"]`) || shared.Path != nil {
 		t.Errorf("the error that mask returned was modified, or the path is missing: %s", got)
 	}
@@ -133,12 +146,20 @@ func TestNoResolverIsCalledAfterContextIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	calls := 0
 	var received error
-	c := resolverCache(t, func(_ context.Context, err error, _ *Report) *Error { received = err; return masked(ctx, err, nil) },
-		Field{Name: "slow", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) { calls++; cancel(nil); return 1, nil }})
+	c := resolverCache(t, func(_ context.Context, err error, _ *Report) *Error {
+		received = err
+		return masked(ctx, err, nil)
+	},
+		Field{Name: "slow", Type: "Int", Resolve: func(context.Context, any, Args) (any, error) {
+			calls++
+			cancel(nil)
+			return 1, nil
+		}})
 	b := prepare(t, c, "{a:slow b:slow c:slow ok}", nil)
 	response, _ := b.Run(ctx, nil, nil)
 	got := string(response)
-	if calls != 1 || !strings.HasPrefix(got, `{"data":{"a":1,"b":null,"c":null,"ok":1},"errors":[`) || !errors.Is(received, context.Canceled) {
+	if calls != 1 || !strings.HasPrefix(got, `{"data":{"a":1,"b":null,"c":null,"ok":1},"errors":[`) ||
+		!errors.Is(received, context.Canceled) {
 		t.Errorf("got %d calls, error %v and %s, want 1 call and context.Canceled", calls, received, got)
 	}
 }
@@ -190,7 +211,8 @@ func TestValueThatTypeCannotRepresentIsFieldError(t *testing.T) {
 // A fragment counts only once in a selection set, even if it is spread there several times.
 func TestFieldErrorHasEachLocationOnce(t *testing.T) {
 	got := ask(testCache(t, defaultLimits), "{...A ...A int(mode: 4)} fragment A on Query{int(mode: 4)}", nil)
-	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got, want) {
+	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got,
+		want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -218,14 +240,20 @@ func TestFieldErrorsAreLimited(t *testing.T) {
 	for i := range bad {
 		bad[i] = "x"
 	}
-	c := resolverCache(t, func(context.Context, error, *Report) *Error { calls++; return masked(context.Background(), nil, nil) }, resolverField("many", "[Int]", bad, nil),
+	c := resolverCache(t, func(context.Context, error, *Report) *Error {
+		calls++
+		return masked(context.Background(), nil, nil)
+	}, resolverField("many", "[Int]", bad, nil),
 		resolverField("long", "Int", nil, &Error{Message: strings.Repeat("é", 1000), Code: "X"}))
 	got := ask(c, "{many}", nil)
 	_, errs, _ := strings.Cut(got, `,"errors":`)
-	if len(errs) > 64<<10 || len(errs) < 60<<10 || !strings.HasSuffix(got, `{"message":"Further field errors are omitted.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`) || !json.Valid([]byte(got)) || calls > 1000 {
+	if len(errs) > 64<<10 || len(errs) < 60<<10 || !strings.HasSuffix(got,
+		`{"message":"Further field errors are omitted.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`) ||
+		!json.Valid([]byte(got)) || calls > 1000 {
 		t.Errorf("got %d bytes of errors after %d calls of mask: ...%s", len(errs), calls, got[len(got)-200:])
 	}
-	if got := ask(c, "{"+strings.Repeat("y", 70_000)+":many}", nil); !json.Valid([]byte(got)) || strings.Count(got, "message") != 1 {
+	if got := ask(c, "{"+strings.Repeat("y", 70_000)+":many}", nil); !json.Valid([]byte(got)) ||
+		strings.Count(got, "message") != 1 {
 		t.Errorf("long response name: got %d bytes, want valid JSON with one error", len(got))
 	}
 	if got := ask(c, "{long}", nil); !strings.Contains(got, `{"message":"`+strings.Repeat("é", 148)+`...",`) {
@@ -267,7 +295,8 @@ func TestOperationIsSelectedByName(t *testing.T) {
 			got = fmt.Sprint(b.Kind(), b.Name(), " ", name, " ", args)
 			got = strings.Replace(got, string(b.Kind())+b.Name(), string(b.Kind())+" "+b.Name(), 1)
 		}
-		if !strings.Contains(strings.Join(strings.Fields(got), " "), strings.Join(strings.Fields(strings.ReplaceAll(test.want, "int []", "int [0]")), " ")) {
+		if !strings.Contains(strings.Join(strings.Fields(got), " "),
+			strings.Join(strings.Fields(strings.ReplaceAll(test.want, "int []", "int [0]")), " ")) {
 			t.Errorf("%s, operation %q: got %s, want %s", test.text, test.operation, got, test.want)
 		}
 	}
@@ -281,7 +310,8 @@ func TestEqualOperationsHaveEqualKeys(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const text = `query($a: String, $b: Filter){echo(s: $a, o: $b)}`
 	keys := map[string]string{}
-	for _, variables := range []string{`{}`, `{"a":null}`, `{"a":"-"}`, `{"a":"null"}`, `{"a":""}`, `{"b":null}`, `{"a":"x","b":{}}`, `{"a":"x","b":{"min":2}}`, `{"a":"x","b":{"min":2,"max":1}}`, `{"a":"x\" 1"}`} {
+	for _, variables := range []string{`{}`, `{"a":null}`, `{"a":"-"}`, `{"a":"null"}`, `{"a":""}`, `{"b":null}`,
+		`{"a":"x","b":{}}`, `{"a":"x","b":{"min":2}}`, `{"a":"x","b":{"min":2,"max":1}}`, `{"a":"x\" 1"}`} {
 		for range 2 {
 			var given map[string]any
 			d := json.NewDecoder(strings.NewReader(variables))

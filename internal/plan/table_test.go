@@ -134,14 +134,18 @@ var defaultArgs = []Arg{
 func queryFields() []Field {
 	mode := []Arg{{Name: "mode", Type: "Int", Default: "0"}}
 	leaf := func(name, typ string, value any) Field {
-		return Field{Name: name, Type: typ, Args: mode, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+		return Field{Name: name, Type: typ, Args: mode, Resolve: func(_ context.Context, _ any, args Args) (any,
+			error) {
 			return outcome(args[0], value)
 		}}
 	}
 	return []Field{
 		{Name: "node", Type: "Node", Args: []Arg{{Name: "n", Type: "Int!", Default: "0"}}, Desc: "One of them.",
-			Resolve: func(_ context.Context, _ any, args Args) (any, error) { return animal(max(argInt(args, 0, 0), 0)), nil }},
-		{Name: "nodes", Type: "[Node]", Args: []Arg{{Name: "n", Type: "Int"}, {Name: "count", Type: "Int", Default: "3"}},
+			Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+				return animal(max(argInt(args, 0, 0), 0)), nil
+			}},
+		{Name: "nodes", Type: "[Node]", Args: []Arg{{Name: "n", Type: "Int"},
+			{Name: "count", Type: "Int", Default: "3"}},
 			Resolver: func(p graphql.ResolveParams) (any, error) {
 				n, _ := p.Args["n"].(int)
 				count, _ := p.Args["count"].(int)
@@ -155,7 +159,8 @@ func queryFields() []Field {
 		{Name: "stricter", Type: "[[Int!]!]!", Args: []Arg{{Name: "hole", Type: "Int"}}, Resolve: matrix},
 		{Name: "echo", Type: "String", Args: echoArgs, Resolve: echo},
 		{Name: "defaults", Type: "String!", Args: defaultArgs, Resolve: echo},
-		{Name: "required", Type: "String", Args: []Arg{{Name: "i", Type: "Int!"}, {Name: "l", Type: "[Int!]!"}}, Resolve: echo},
+		{Name: "required", Type: "String", Args: []Arg{{Name: "i", Type: "Int!"}, {Name: "l", Type: "[Int!]!"}},
+			Resolve: echo},
 		leaf("int", "Int", 42), leaf("float", "Float", 2.5), leaf("boolean", "Boolean", true),
 		leaf("string", "String", "text"), leaf("color", "Color", "BLUE"), leaf("must", "String!", "must"),
 		leaf("identity", "ID", 17),
@@ -164,7 +169,9 @@ func queryFields() []Field {
 		{Name: "maybe", Type: "Query", Args: mode, Resolve: func(_ context.Context, src any, args Args) (any, error) {
 			return outcome(args[0], src)
 		}},
-		{Name: "old", Type: "Int", Deprecated: "Use \"int\".", Append: func(dst []byte, _ any) []byte { return append(dst, '1') }},
+		{Name: "old", Type: "Int", Deprecated: "Use \"int\".", Append: func(dst []byte, _ any) []byte {
+			return append(dst, '1')
+		}},
 	}
 }
 
@@ -189,29 +196,52 @@ func matrix(_ context.Context, _ any, args Args) (any, error) {
 // table returns a new table for each call, so that a test may modify it.
 func table() []Type {
 	return []Type{
-		{Kind: ast.Enum, Name: "Color", Desc: "What it looks like.", Values: []Value{{Name: "RED", Desc: "As fire."}, {Name: "GREEN"}, {Name: "BLUE"}}},
+		{Kind: ast.Enum, Name: "Color", Desc: "What it looks like.",
+			Values: []Value{{Name: "RED", Desc: "As fire."}, {Name: "GREEN"}, {Name: "BLUE"}}},
 		{Kind: ast.Interface, Name: "Node", Desc: "Has an id.", Fields: abstractFields()},
 		{Kind: ast.Interface, Name: "Named", Fields: []Field{{Name: "name", Type: "String"}}},
 		{Kind: ast.Object, Name: "Query", Fields: queryFields()},
-		{Kind: ast.Object, Name: "Cat", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*cat); return ok },
+		{Kind: ast.Object, Name: "Cat", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool {
+			_, ok := v.(*cat)
+			return ok
+		},
 			Fields: append(nodeFields("cat"),
-				Field{Name: "lives", Type: "Int!", Append: func(dst []byte, src any) []byte { return strconv.AppendInt(dst, int64(numberOf(src)), 10) }},
+				Field{Name: "lives", Type: "Int!", Append: func(dst []byte, src any) []byte {
+					return strconv.AppendInt(dst, int64(numberOf(src)), 10)
+				}},
 				Field{Name: "mood", Type: "Color", Args: []Arg{{Name: "as", Type: "Color", Default: "RED"}},
 					Resolve: func(_ context.Context, _ any, args Args) (any, error) { return args[0], nil }},
-				Field{Name: "kittens", Type: "[Cat!]!", Get: func(src any) any { return itemList{&cat{numberOf(src) + 1}, &cat{numberOf(src) + 2}} }},
-				Field{Name: "weight", Type: "Float", Append: func(dst []byte, _ any) []byte { return append(dst, "3.25"...) }},
+				Field{Name: "kittens", Type: "[Cat!]!", Get: func(src any) any {
+					return itemList{&cat{numberOf(src) + 1}, &cat{numberOf(src) + 2}}
+				}},
+				Field{Name: "weight", Type: "Float", Append: func(dst []byte, _ any) []byte {
+					return append(dst, "3.25"...)
+				}},
 			)},
-		{Kind: ast.Object, Name: "Dog", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*dog); return ok },
+		{Kind: ast.Object, Name: "Dog", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool {
+			_, ok := v.(*dog)
+			return ok
+		},
 			Fields: append(nodeFields("dog"),
-				Field{Name: "bark", Type: "String", Args: []Arg{{Name: "times", Type: "Int!", Default: "2"}, {Name: "loud", Type: "Boolean"}}, Resolve: echo},
+				Field{Name: "bark", Type: "String", Args: []Arg{{Name: "times", Type: "Int!", Default: "2"},
+					{Name: "loud", Type: "Boolean"}}, Resolve: echo},
 				Field{Name: "owner", Type: "Person", Get: func(src any) any { return &person{numberOf(src) + 1} }},
 				Field{Name: "mood", Type: "Color!", Args: []Arg{{Name: "mode", Type: "Int"}},
-					Resolve: func(_ context.Context, _ any, args Args) (any, error) { return outcome(args[0], "GREEN") }},
+					Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+						return outcome(args[0], "GREEN")
+					}},
 			)},
-		{Kind: ast.Object, Name: "Person", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool { _, ok := v.(*person); return ok },
+		{Kind: ast.Object, Name: "Person", Interfaces: []string{"Node", "Named"}, Is: func(v any) bool {
+			_, ok := v.(*person)
+			return ok
+		},
 			Fields: append(nodeFields("person"),
-				Field{Name: "pets", Type: "[Pet!]", Get: func(src any) any { return itemList{&dog{numberOf(src)}, &cat{numberOf(src)}} }},
-				Field{Name: "best", Type: "Pet", Resolver: func(p graphql.ResolveParams) (any, error) { return &cat{numberOf(p.Source)}, nil }},
+				Field{Name: "pets", Type: "[Pet!]", Get: func(src any) any {
+					return itemList{&dog{numberOf(src)}, &cat{numberOf(src)}}
+				}},
+				Field{Name: "best", Type: "Pet", Resolver: func(p graphql.ResolveParams) (any, error) {
+					return &cat{numberOf(p.Source)}, nil
+				}},
 				Field{Name: "friend", Type: "Person!", Args: []Arg{{Name: "mode", Type: "Int"}},
 					Resolve: func(_ context.Context, src any, args Args) (any, error) {
 						return outcome(args[0], &person{numberOf(src) + 4})
@@ -221,13 +251,16 @@ func table() []Type {
 		{Kind: ast.InputObject, Name: "Filter", Desc: "Chooses.", Fields: []Field{
 			{Name: "id", Type: "ID"}, {Name: "color", Type: "Color", Default: "RED", Desc: "Of its fur."},
 			{Name: "min", Type: "Int", Default: "1"},
-			{Name: "max", Type: "Float"}, {Name: "flags", Type: "[Boolean!]"}, {Name: "name", Type: "String!", Default: `"x"`},
-			{Name: "not", Type: "Filter"}, {Name: "any", Type: "[Filter!]"}, {Name: "must", Type: "Int", Deprecated: "Use min."},
+			{Name: "max", Type: "Float"}, {Name: "flags", Type: "[Boolean!]"},
+			{Name: "name", Type: "String!", Default: `"x"`},
+			{Name: "not", Type: "Filter"}, {Name: "any", Type: "[Filter!]"},
+			{Name: "must", Type: "Int", Deprecated: "Use min."},
 		}},
 		{Kind: ast.Object, Name: "Subscription", Fields: []Field{
-			{Name: "ticks", Type: "Int", Args: []Arg{{Name: "n", Type: "Int", Default: "1"}}, Append: func(dst []byte, src any) []byte {
-				return strconv.AppendInt(dst, int64(src.(int)), 10)
-			}},
+			{Name: "ticks", Type: "Int", Args: []Arg{{Name: "n", Type: "Int", Default: "1"}},
+				Append: func(dst []byte, src any) []byte {
+					return strconv.AppendInt(dst, int64(src.(int)), 10)
+				}},
 			{Name: "tocks", Type: "Query", Get: func(any) any { return world{} }},
 		}},
 	}

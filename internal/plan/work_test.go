@@ -28,7 +28,8 @@ func tripling(levels int, end string) string {
 func TestNumberOfVisitsByRulesIsBounded(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	const levels = 8 // 9,841 visits if every spread were followed each time
-	for _, end := range []string{"...X", "...X ...Y", "... {...X}", "ticks", "nope", "ticks b: ticks", "... on X{...Y}"} {
+	for _, end := range []string{"...X", "...X ...Y", "... {...X}", "ticks", "nope", "ticks b: ticks",
+		"... on X{...Y}"} {
 		text := tripling(levels, end)
 		tree, parts := parsed(t, text)
 		for _, rule := range c.rules {
@@ -38,7 +39,8 @@ func TestNumberOfVisitsByRulesIsBounded(t *testing.T) {
 			rule.observe(v)
 			core.Walk(c.schema.types, tree, &v.Events)
 			if most := 3 * (levels + 2) * (levels + 2); reports > most {
-				t.Errorf("%s: got %d reports for fragments that end in %s, want at most %d", rule.name, reports, end, most)
+				t.Errorf("%s: got %d reports for fragments that end in %s, want at most %d", rule.name, reports, end,
+					most)
 			}
 		}
 	}
@@ -92,38 +94,49 @@ func wide(n int, object string) string {
 // preparing has, by name, functions that return a document with n parts. Preparing the document must take linear
 // time.
 var preparing = map[string]func(n int) string{
-	"fields":                 func(n int) string { return "{" + many(n, "a%d:int") + "}" },
-	"equal fields":           func(n int) string { return "{" + strings.Repeat("int ", n) + "}" },
-	"inline fragments":       func(n int) string { return "{" + strings.Repeat("...{int}", n) + "}" },
-	"nested fields":          func(n int) string { return "{" + strings.Repeat("self{self{int}}", n) + "}" },
-	"fields of an interface": func(n int) string { return "{node{" + strings.Repeat("id ...on Cat{id} ...on Node{name}", n) + "}}" },
-	"fragments":              func(n int) string { return "{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Query{int}") },
-	"spreads of one":         func(n int) string { return "{" + strings.Repeat("...F ", n) + "} fragment F on Query{int}" },
-	"operations":             func(n int) string { return many(n, "query Q%d{int}") },
-	"literals":               func(n int) string { return "{echo(l:[" + strings.Repeat("1 ", n) + "])}" },
-	"equal literals":         func(n int) string { return wide(n, "{min:1 max:2}") },
+	"fields":           func(n int) string { return "{" + many(n, "a%d:int") + "}" },
+	"equal fields":     func(n int) string { return "{" + strings.Repeat("int ", n) + "}" },
+	"inline fragments": func(n int) string { return "{" + strings.Repeat("...{int}", n) + "}" },
+	"nested fields":    func(n int) string { return "{" + strings.Repeat("self{self{int}}", n) + "}" },
+	"fields of an interface": func(n int) string {
+		return "{node{" + strings.Repeat("id ...on Cat{id} ...on Node{name}", n) + "}}"
+	},
+	"fragments": func(n int) string {
+		return "{" + many(n, "...F%d") + "}" + many(n, "fragment F%d on Query{int}")
+	},
+	"spreads of one": func(n int) string {
+		return "{" + strings.Repeat("...F ", n) + "} fragment F on Query{int}"
+	},
+	"operations":     func(n int) string { return many(n, "query Q%d{int}") },
+	"literals":       func(n int) string { return "{echo(l:[" + strings.Repeat("1 ", n) + "])}" },
+	"equal literals": func(n int) string { return wide(n, "{min:1 max:2}") },
 	"equal literals in another order": func(n int) string {
 		return strings.Replace(wide(n, "{min:1 max:2}"), "{min:1 max:2}", "{max:2 min:1}", n)
 	},
-	"objects":    func(n int) string { return "{echo(os:[" + strings.Repeat("{min:1 any:[{}]}", n) + "])}" },
-	"defaults":   func(n int) string { return "query($o:[Filter!]=[" + strings.Repeat("{min:1}", n) + "]){echo(os:$o)}" },
+	"objects": func(n int) string { return "{echo(os:[" + strings.Repeat("{min:1 any:[{}]}", n) + "])}" },
+	"defaults": func(n int) string {
+		return "query($o:[Filter!]=[" + strings.Repeat("{min:1}", n) + "]){echo(os:$o)}"
+	},
 	"variables":  func(n int) string { return "query($a:Int){echo(l:[" + strings.Repeat("$a ", n) + "])}" },
 	"conditions": func(n int) string { return "query($a:Boolean!){" + many(n, "a%d:int @skip(if:$a)") + "}" },
 	"conditions of all kinds": func(n int) string {
 		return "query($a:Boolean! $b:Boolean!){" + strings.Repeat("...@include(if:$a){int @skip(if:$b)}", n) + "}"
 	},
 	"conditions of fragments": func(n int) string {
-		return "query($a:Boolean!){" + many(n, "...F%d @skip(if:$a)") + "}" + many(n, "fragment F%d on Query{int @include(if:$a)}")
+		return "query($a:Boolean!){" + many(n, "...F%d @skip(if:$a)") + "}" +
+			many(n, "fragment F%d on Query{int @include(if:$a)}")
 	},
-	"wrong fields":             func(n int) string { return "{" + strings.Repeat("nope ", n) + "}" },
-	"wrong literals":           func(n int) string { return "{echo(l:[" + strings.Repeat(`"x" `, n) + "])}" },
-	"wrong arguments":          func(n int) string { return "{echo(" + many(n, "a%d:1") + ")}" },
-	"unknown fragments":        func(n int) string { return "{" + many(n, "...X%d") + "}" },
-	"unknown variables":        func(n int) string { return "{echo(l:[" + many(n, "$v%d") + "])}" },
-	"unknown types":            func(n int) string { return "{" + many(n, "...on X%d{int}") + "}" },
-	"unknown directives":       func(n int) string { return "{int" + many(n, "@x%d") + "}" },
-	"conflicts":                func(n int) string { return "{" + strings.Repeat("a:int ", n) + "a:float}" },
-	"fields of types":          func(n int) string { return "{pets{" + strings.Repeat("...on Cat{id}...on Dog{id}", n) + "}}" },
+	"wrong fields":       func(n int) string { return "{" + strings.Repeat("nope ", n) + "}" },
+	"wrong literals":     func(n int) string { return "{echo(l:[" + strings.Repeat(`"x" `, n) + "])}" },
+	"wrong arguments":    func(n int) string { return "{echo(" + many(n, "a%d:1") + ")}" },
+	"unknown fragments":  func(n int) string { return "{" + many(n, "...X%d") + "}" },
+	"unknown variables":  func(n int) string { return "{echo(l:[" + many(n, "$v%d") + "])}" },
+	"unknown types":      func(n int) string { return "{" + many(n, "...on X%d{int}") + "}" },
+	"unknown directives": func(n int) string { return "{int" + many(n, "@x%d") + "}" },
+	"conflicts":          func(n int) string { return "{" + strings.Repeat("a:int ", n) + "a:float}" },
+	"fields of types": func(n int) string {
+		return "{pets{" + strings.Repeat("...on Cat{id}...on Dog{id}", n) + "}}"
+	},
 	"literals to parameterize": func(n int) string { return "{" + strings.Repeat("echo(i:1) ", n) + "}" },
 	"subscription's fields":    func(n int) string { return "subscription{" + strings.Repeat("ticks ", n) + "}" },
 	"subscription's spreads": func(n int) string {
