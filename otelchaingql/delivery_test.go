@@ -22,10 +22,12 @@ func delivering() (hook func(context.Context, chaingql.Delivery), ctx context.Co
 	hooks := otelchaingql.Hooks(&otelchaingql.Options{
 		MeterProvider:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())),
 		TracerProvider: sdktrace.NewTracerProvider(),
-		Projects:       true, OperationNames: []string{"Live"}, Attributes: []attribute.KeyValue{attribute.String("chain", "test")},
+		Projects:       true, OperationNames: []string{"Live"},
+		Attributes: []attribute.KeyValue{attribute.String("chain", "test")},
 	})
 	op := subscriptionOf("graphql-transport-ws")
-	return hooks.BlockDelivered, hooks.OperationStarted(context.Background(), op), chaingql.Delivery{Operation: op, Cursor: "1m", Lag: time.Millisecond, Source: "live"}
+	return hooks.BlockDelivered, hooks.OperationStarted(context.Background(), op),
+		chaingql.Delivery{Operation: op, Cursor: "1m", Lag: time.Millisecond, Source: "live"}
 }
 
 func TestBlockDeliveredAllocatesNothing(t *testing.T) {
@@ -67,7 +69,8 @@ func BenchmarkQuery(b *testing.B) {
 			op := chaingql.Operation{Type: "query", Hash: "c0ffee", Transport: "http", Project: "demo"}
 			b.ReportAllocs()
 			for b.Loop() {
-				hooks.OperationFinished(hooks.OperationStarted(context.Background(), op), op, chaingql.Outcome{Duration: time.Millisecond})
+				hooks.OperationFinished(hooks.OperationStarted(context.Background(), op), op,
+					chaingql.Outcome{Duration: time.Millisecond})
 			}
 		})
 	}

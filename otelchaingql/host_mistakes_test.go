@@ -54,14 +54,17 @@ func TestOperationFinishedEndsOnlyItsOwnSpan(t *testing.T) {
 		}
 		equal(t, what+": names of the ended spans", strings.Join(ended, " "), row.want)
 		equal(t, what+": the host's span is recording", around.IsRecording(), true)
-		equal(t, what+": active operations", m.read()["chaingql.operations.active{chaingql.transport=http,graphql.operation.type=query}"], "0")
-		equal(t, what+": started operations", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
+		equal(t, what+": active operations",
+			m.read()["chaingql.operations.active{chaingql.transport=http,graphql.operation.type=query}"], "0")
+		equal(t, what+": started operations",
+			m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
 	}
 }
 
 func TestSpansAndMetricsAreValidUTF8(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
-	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), Projects: true})
+	m := metered(t, otelchaingql.Options{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)),
+		Projects: true})
 	op := queryMine
 	op.Project = "demo\xff"
 	m.run(op, chaingql.Outcome{Failed: true, Err: errors.New("lost \xff")})

@@ -54,7 +54,8 @@ func open(t *testing.T, opts otelchaingql.Options, around func(http.Handler) htt
 	if opts.Propagator == nil {
 		opts.Propagator = w3c
 	}
-	handler := chaingql.New(backend{h.chain, h}, &chaingql.Options{Hooks: otelchaingql.Hooks(&opts), Logger: slog.New(slog.DiscardHandler)})
+	handler := chaingql.New(backend{h.chain, h}, &chaingql.Options{Hooks: otelchaingql.Hooks(&opts),
+		Logger: slog.New(slog.DiscardHandler)})
 	var served http.Handler = handler
 	if around != nil {
 		served = around(handler)
@@ -115,7 +116,8 @@ func (h *host) asked() (trace.SpanContext, string) {
 // append appends a masterchain block with the given sequence number.
 func (h *host) append(seqNo uint32) {
 	h.t.Helper()
-	b := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: seqNo, Time: time.Now(), Cursor: chaingql.ChainOrder(-1, 1<<63, seqNo, 0)}
+	b := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: seqNo, Time: time.Now(),
+		Cursor: chaingql.ChainOrder(-1, 1<<63, seqNo, 0)}
 	if err := h.chain.Append(b); err != nil {
 		h.t.Fatal(err)
 	}
@@ -174,7 +176,8 @@ func (h *host) socket(protocol, init string, pairs ...string) *socket {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	c, _, err := websocket.Dial(ctx, h.url, &websocket.DialOptions{HTTPClient: client, HTTPHeader: headers(pairs), Subprotocols: []string{protocol}})
+	c, _, err := websocket.Dial(ctx, h.url, &websocket.DialOptions{HTTPClient: client, HTTPHeader: headers(pairs),
+		Subprotocols: []string{protocol}})
 	if err != nil {
 		h.t.Fatal(err)
 	}

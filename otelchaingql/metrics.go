@@ -60,28 +60,41 @@ type metrics struct {
 }
 
 func newMetrics(o *Options, names names) *metrics {
-	meter := o.MeterProvider.Meter(Scope, metric.WithInstrumentationVersion(chaingql.Version), metric.WithSchemaURL(semconv.SchemaURL))
+	meter := o.MeterProvider.Meter(Scope, metric.WithInstrumentationVersion(chaingql.Version),
+		metric.WithSchemaURL(semconv.SchemaURL))
 	in := instruments{meter}
 	m := &metrics{
-		operationsStarted:    in.counter("chaingql.operations.started", "{operation}", "Operations that passed all checks and were started."),
-		operationsFailed:     in.counter("chaingql.operations.failed", "{operation}", "Queries with errors in the response, and subscriptions that ended against the client's will."),
-		operationsActive:     in.level("chaingql.operations.active", "{operation}", "Operations in progress: subscriptions and running queries."),
+		operationsStarted: in.counter("chaingql.operations.started", "{operation}",
+			"Operations that passed all checks and were started."),
+		operationsFailed: in.counter("chaingql.operations.failed", "{operation}",
+			"Queries with errors in the response, and subscriptions that ended against the client's will."),
+		operationsActive: in.level("chaingql.operations.active", "{operation}",
+			"Operations in progress: subscriptions and running queries."),
 		queryDuration:        in.histogram("chaingql.query.duration", "Duration of a query.", boundsQuery),
 		subscriptionDuration: in.histogram("chaingql.subscription.duration", "Duration of a subscription.", boundsLong),
 		socketsActive:        in.level("chaingql.sockets.active", "{socket}", "Open WebSockets."),
 		socketsClosed:        in.counter("chaingql.sockets.closed", "{socket}", "Closed WebSockets."),
 		blocksReceived:       in.counter("chaingql.blocks.received", "{block}", "New blocks from the source."),
-		blocksDropped:        in.counter("chaingql.blocks.dropped", "{block}", "Blocks that the source repeated or sent out of order."),
-		blocksDelivered:      in.counter("chaingql.blocks.delivered", "{block}", "Blocks passed to the connections of subscriptions."),
-		receiveLag:           in.histogram("chaingql.receive.lag", "Time from the generation of a block until it was received.", boundsReceive),
-		deliveryLag:          in.histogram("chaingql.delivery.lag", "Time from the receipt of a block until it was passed to the connection of a subscription.", boundsDelivery),
-		limitsHit:            in.counter("chaingql.limits.hit", "{hit}", "Refused or aborted operations and connections, by limit."),
-		failures:             in.counter("chaingql.source.failures", "{failure}", "Failures of the source."),
-		outage:               in.histogram("chaingql.source.outage.duration", "Time from the first failure of the source, or its last block, until the next block.", boundsOutage),
-		names:                names, projects: o.Projects, fixed: o.Attributes,
+		blocksDropped: in.counter("chaingql.blocks.dropped", "{block}",
+			"Blocks that the source repeated or sent out of order."),
+		blocksDelivered: in.counter("chaingql.blocks.delivered", "{block}",
+			"Blocks passed to the connections of subscriptions."),
+		receiveLag: in.histogram("chaingql.receive.lag",
+			"Time from the generation of a block until it was received.", boundsReceive),
+		deliveryLag: in.histogram("chaingql.delivery.lag",
+			"Time from the receipt of a block until it was passed to the connection of a subscription.",
+			boundsDelivery),
+		limitsHit: in.counter("chaingql.limits.hit", "{hit}",
+			"Refused or aborted operations and connections, by limit."),
+		failures: in.counter("chaingql.source.failures", "{failure}", "Failures of the source."),
+		outage: in.histogram("chaingql.source.outage.duration",
+			"Time from the first failure of the source, or its last block, until the next block.", boundsOutage),
+		names: names, projects: o.Projects, fixed: o.Attributes,
 	}
-	m.up = checked(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"), metric.WithDescription("1 while the source yields blocks, 0 while it fails or is silent; absent until it is first read.")))
-	m.lastBlock = checked(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"), metric.WithDescription("Unix time at which the newest received block was generated.")))
+	m.up = checked(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"),
+		metric.WithDescription("1 while the source yields blocks, 0 while it fails or is silent; absent until it is first read.")))
+	m.lastBlock = checked(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"),
+		metric.WithDescription("Unix time at which the newest received block was generated.")))
 	m.always = m.with()
 	m.byTransport = m.transports()
 	for i, t := range types {
@@ -128,7 +141,8 @@ func (in instruments) level(name, unit, about string) metric.Int64UpDownCounter 
 }
 
 func (in instruments) histogram(name, about string, bounds []float64) metric.Float64Histogram {
-	return checked(in.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...)))
+	return checked(in.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about),
+		metric.WithExplicitBucketBoundaries(bounds...)))
 }
 
 // with returns the attribute set of a measurement: the given attributes and those of all metrics.
@@ -186,7 +200,8 @@ func (m *metrics) of(k kind) metric.MeasurementOption {
 		return known
 	}
 	attributes := []attribute.KeyValue{operationType(k.typ), transport(k.transport)}
-	for _, a := range []attribute.KeyValue{semconv.GraphQLOperationName(k.name), keyProject.String(k.project), semconv.ErrorTypeKey.String(k.failure), keyReason.String(k.reason)} {
+	for _, a := range []attribute.KeyValue{semconv.GraphQLOperationName(k.name), keyProject.String(k.project),
+		semconv.ErrorTypeKey.String(k.failure), keyReason.String(k.reason)} {
 		if a.Value.AsString() != "" {
 			attributes = append(attributes, a)
 		}

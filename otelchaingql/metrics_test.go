@@ -113,7 +113,8 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	m.run(queryMine, chaingql.Outcome{Duration: 2 * time.Second, Failed: true, Code: "TIMEOUT"})
 	m.run(queryMine, chaingql.Outcome{Failed: true})
 	m.run(subscriptionOf("sse"), chaingql.Outcome{Duration: time.Hour, Reason: chaingql.ReasonClient, Blocks: 7})
-	m.run(subscriptionOf("graphql-ws"), chaingql.Outcome{Duration: time.Minute, Failed: true, Reason: chaingql.ReasonGap, Err: chaingql.ErrGap})
+	m.run(subscriptionOf("graphql-ws"), chaingql.Outcome{Duration: time.Minute, Failed: true,
+		Reason: chaingql.ReasonGap, Err: chaingql.ErrGap})
 	m.OperationStarted(context.Background(), subscriptionOf("graphql-transport-ws"))
 	const q, s = "chaingql.transport=http,graphql.operation.type=query", "graphql.operation.type=subscription"
 	m.expect("operations", map[string]string{
@@ -210,7 +211,8 @@ func TestSocketsAreCounted(t *testing.T) {
 func TestDeliveriesAreCountedAndTheirLagIsMeasured(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for _, from := range []chaingql.Source{"live", "live", "window", "backend"} {
-		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from, Lag: 250 * time.Millisecond})
+		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from,
+			Lag: 250 * time.Millisecond})
 	}
 	m.expect("deliveries", map[string]string{
 		"chaingql.blocks.delivered{chaingql.origin=live,chaingql.transport=sse}":    "2",
@@ -261,7 +263,8 @@ func TestSourceUpMetricShowsSourceState(t *testing.T) {
 // Prometheus notices the first event as an increase only if the series existed before the event.
 func TestRareEventCountersStartAtZero(t *testing.T) {
 	got := metered(t, otelchaingql.Options{}).read()
-	for _, series := range []string{"chaingql.blocks.received{}", "chaingql.blocks.dropped{}", "chaingql.source.failures{error.type=ended}",
+	for _, series := range []string{"chaingql.blocks.received{}", "chaingql.blocks.dropped{}",
+		"chaingql.source.failures{error.type=ended}",
 		"chaingql.source.failures{error.type=silent}", "chaingql.source.failures{error.type=gap}"} {
 		equal(t, series, got[series], "0")
 	}
@@ -272,7 +275,8 @@ func TestExceededLimitsAreCountedByName(t *testing.T) {
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Depth")
 	m.LimitHit(context.Background(), "Connections")
-	m.expect("limits", map[string]string{"chaingql.limits.hit{chaingql.limit=Depth}": "2", "chaingql.limits.hit{chaingql.limit=Connections}": "1"})
+	m.expect("limits", map[string]string{"chaingql.limits.hit{chaingql.limit=Depth}": "2",
+		"chaingql.limits.hit{chaingql.limit=Connections}": "1"})
 }
 
 func TestQueryDurationHasExemplarOfItsSpan(t *testing.T) {
@@ -282,7 +286,8 @@ func TestQueryDurationHasExemplarOfItsSpan(t *testing.T) {
 	for _, metric := range m.collect() {
 		if metric.Name == "chaingql.query.duration" {
 			exemplars := metric.Data.(metricdata.Histogram[float64]).DataPoints[0].Exemplars
-			if id := spans.Ended()[0].SpanContext().SpanID(); len(exemplars) != 1 || string(exemplars[0].SpanID) != string(id[:]) {
+			if id := spans.Ended()[0].SpanContext().SpanID(); len(exemplars) != 1 ||
+				string(exemplars[0].SpanID) != string(id[:]) {
 				t.Errorf("exemplars %v, want one of %v", exemplars, id)
 			}
 		}

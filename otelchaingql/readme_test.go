@@ -16,7 +16,8 @@ import (
 // TestReadmeListsAllMetrics compares the table in the README with the metrics: names, kinds, units and attributes. The
 // table shows optional attributes in brackets.
 func TestReadmeListsAllMetrics(t *testing.T) {
-	plain, all := metered(t, otelchaingql.Options{}), metered(t, otelchaingql.Options{Projects: true, OperationNames: []string{"Mine"}})
+	plain, all := metered(t, otelchaingql.Options{}), metered(t,
+		otelchaingql.Options{Projects: true, OperationNames: []string{"Mine"}})
 	plain.everything()
 	all.everything()
 	always := map[string][]attribute.Key{}
@@ -34,7 +35,8 @@ func TestReadmeListsAllMetrics(t *testing.T) {
 			}
 			names = append(names, name)
 		}
-		want = append(want, fmt.Sprintf("| `%s` | %s | `%s` | %s |", metric.Name, kind, metric.Unit, strings.Join(names, " ")))
+		want = append(want, fmt.Sprintf("| `%s` | %s | `%s` | %s |", metric.Name, kind, metric.Unit,
+			strings.Join(names, " ")))
 	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

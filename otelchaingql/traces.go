@@ -26,8 +26,10 @@ type traces struct {
 
 func newTraces(o *Options, names names) *traces {
 	return &traces{
-		tracer:     o.TracerProvider.Tracer(Scope, trace.WithInstrumentationVersion(chaingql.Version), trace.WithSchemaURL(semconv.SchemaURL)),
-		propagator: o.Propagator, trustRemote: o.TrustRemoteParent, passOn: o.Baggage, names: names, fixed: o.Attributes,
+		tracer: o.TracerProvider.Tracer(Scope, trace.WithInstrumentationVersion(chaingql.Version),
+			trace.WithSchemaURL(semconv.SchemaURL)),
+		propagator: o.Propagator, trustRemote: o.TrustRemoteParent, passOn: o.Baggage, names: names,
+		fixed: o.Attributes,
 	}
 }
 
@@ -96,11 +98,13 @@ func (t *traces) started(ctx context.Context, op chaingql.Operation) context.Con
 		name += " " + op.Name
 	}
 	attributes := append(make([]attribute.KeyValue, 0, len(t.fixed)+5), t.fixed...)
-	attributes = append(attributes, operationType(op.Type), keyHash.String(op.Hash), transport(op.Transport), keyProject.String(short(op.Project)))
+	attributes = append(attributes, operationType(op.Type), keyHash.String(op.Hash), transport(op.Transport),
+		keyProject.String(short(op.Project)))
 	if op.Name != "" {
 		attributes = append(attributes, semconv.GraphQLOperationName(short(op.Name)))
 	}
-	ctx, span := t.tracer.Start(around, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes...), trace.WithLinks(links...))
+	ctx, span := t.tracer.Start(around, name, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attributes...), trace.WithLinks(links...))
 	if op.Type == chaingql.OperationSubscription {
 		span.End()
 		return trace.ContextWithSpan(around, endedSpan{of: span.SpanContext(), by: span.TracerProvider()})

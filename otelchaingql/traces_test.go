@@ -24,8 +24,9 @@ import (
 
 // These are ids of traces and of a span that clients send.
 const (
-	traceA, traceB, traceC = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c", "2af7651916cd43dd8448eb211c80319c"
-	remote                 = "b7ad6b7169203331"
+	traceA, traceB, traceC = "0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c",
+		"2af7651916cd43dd8448eb211c80319c"
+	remote = "b7ad6b7169203331"
 )
 
 // parent returns a traceparent header with the given trace id.
@@ -97,7 +98,8 @@ func TestQuerySpanFollowsSemanticConventions(t *testing.T) {
 	equal(t, "length of the hash", len(hash), 64)
 	delete(got, "chaingql.document.hash")
 	equal(t, "attributes", fmt.Sprint(got), fmt.Sprint(map[attribute.Key]any{
-		"chain": "test", "chaingql.project": "demo", "chaingql.transport": "http", "graphql.operation.name": "Mine", "graphql.operation.type": "query",
+		"chain": "test", "chaingql.project": "demo", "chaingql.transport": "http", "graphql.operation.name": "Mine",
+		"graphql.operation.type": "query",
 	}))
 }
 
@@ -207,7 +209,8 @@ func TestSubscriptionHasTwoShortSpansInOneTrace(t *testing.T) {
 func within(provider trace.TracerProvider, id *trace.SpanContext) func(http.Handler) http.Handler {
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ctx, span := provider.Tracer("host").Start(w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), "around")
+			ctx, span := provider.Tracer("host").Start(w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header)),
+				"around")
 			defer span.End()
 			*id = span.SpanContext()
 			h.ServeHTTP(w, r.WithContext(ctx))
@@ -264,7 +267,8 @@ func TestBaggageReachesBackendIfEnabled(t *testing.T) {
 
 func TestInvalidTraceIsIgnored(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
-	for i, parent := range []string{"nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01", parent(traceA) + "-more"} {
+	for i, parent := range []string{"nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+		parent(traceA) + "-more"} {
 		h.post(fmt.Sprintf(balance, ""), "traceparent", parent)
 		span := h.ended(i + 1)[i]
 		equal(t, "parent of "+parent, span.Parent().IsValid(), false)

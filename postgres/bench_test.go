@@ -72,7 +72,10 @@ func BenchmarkPostgres(b *testing.B) {
 		timed(b, q.name, func() error { _, err := backend.Blocks(ctx, q.query); return err })
 	}
 	timed(b, "balance", func() error { _, err := backend.Balances(ctx, make([]chaingql.Address, 1)); return err })
-	timed(b, "bare: INSERT and commit", func() error { _, err := bare.Exec(ctx, "INSERT INTO bare DEFAULT VALUES"); return err })
+	timed(b, "bare: INSERT and commit", func() error {
+		_, err := bare.Exec(ctx, "INSERT INTO bare DEFAULT VALUES")
+		return err
+	})
 	timed(b, "commit of one block", func() error { commit(b, 1); return nil })
 
 	b.Run("delivery at 100 blocks a second", func(b *testing.B) {

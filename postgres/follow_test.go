@@ -198,7 +198,8 @@ func TestFollowFindsBlocksWithoutNotification(t *testing.T) {
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Look: 20 * time.Millisecond})
 	r := read(t, b, "")
 	for i, c := range []string{"01", "02", "03"} {
-		s.admin(t, fmt.Sprintf("INSERT INTO %s.blocks VALUES ('%s', -1, 1, %d, decode(repeat('00', 32), 'hex'), now())", quote(schema), c, i))
+		s.admin(t, fmt.Sprintf("INSERT INTO %s.blocks VALUES ('%s', -1, 1, %d, decode(repeat('00', 32), 'hex'), now())",
+			quote(schema), c, i))
 		r.expect(t, chaingql.Block{Cursor: chaingql.Cursor(c)})
 	}
 }

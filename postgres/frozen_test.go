@@ -41,7 +41,8 @@ func TestWriterSucceedsAfterLockHolderFreezes(t *testing.T) {
 				b := open(t, s.dsn("postgres"), opts)
 				w := writer(t, b)
 				name := fmt.Sprintf("frozen%d", schemas.Add(1))
-				child := startWriter(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, opts.Schema, batch, poll)
+				child := startWriter(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, opts.Schema,
+					batch, poll)
 				freezeWithLock(t, s, child, name)
 
 				start := time.Now()

@@ -19,7 +19,8 @@ func TestPruneKeepsTheNewestBlock(t *testing.T) {
 	for _, before := range []chaingql.Cursor{"03", "04", "ff"} {
 		b := open(t, sharedServer(t).dsn("postgres"), nil)
 		w := writer(t, b)
-		if err := errors.Join(w.Prune(t.Context(), before), w.Append(t.Context(), at("01", "02", "03")...)); err != nil {
+		if err := errors.Join(w.Prune(t.Context(), before), w.Append(t.Context(),
+			at("01", "02", "03")...)); err != nil {
 			t.Fatal(err)
 		}
 		old := read(t, b, "02") // the newest cursor that will be pruned

@@ -68,7 +68,8 @@ func TestListenersOfDifferentDestinationsAreNotShared(t *testing.T) {
 		same bool
 	}{
 		{plain, true},
-		{"host=db port=5432 user=app password=two dbname=chain sslmode=disable application_name=x pool_max_conns=9", true},
+		{"host=db port=5432 user=app password=two dbname=chain sslmode=disable application_name=x pool_max_conns=9",
+			true},
 		{"postgres://app:one@db:5433/chain?sslmode=disable", false},
 		{"postgres://app:one@db2:5432/chain?sslmode=disable", false},
 		{"postgres://app:one@db:5432,db2:5432/chain?sslmode=disable", false},

@@ -23,7 +23,8 @@ func TestWriterRefreshesStatisticsAfter100000Blocks(t *testing.T) {
 		opts := &postgres.Options{Schema: newSchema()}
 		name := quote(opts.Schema)
 		open(t, s.dsn("postgres"), opts)
-		s.admin(t, "ALTER TABLE "+name+".blocks SET (autovacuum_enabled = off)", "GRANT USAGE ON SCHEMA "+name+" TO "+worker,
+		s.admin(t, "ALTER TABLE "+name+".blocks SET (autovacuum_enabled = off)",
+			"GRANT USAGE ON SCHEMA "+name+" TO "+worker,
 			"GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA "+name+" TO "+worker)
 		w := writer(t, open(t, s.tcp(s.port, userinfo, "postgres"), opts))
 		if err := w.Append(t.Context(), all[:99_999]...); err != nil {

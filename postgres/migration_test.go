@@ -49,7 +49,8 @@ func TestMigrationKeepsStoredBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer postgres.Migrating("ALTER TABLE blocks ADD COLUMN later integer NOT NULL DEFAULT 7;\nCREATE INDEX later ON blocks (later);")()
-	_, err := postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: opts.Schema, SkipMigrations: true})
+	_, err := postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: opts.Schema,
+		SkipMigrations: true})
 	expectError(t, err, "have version 3, but version 4 is needed")
 	var opening sync.WaitGroup
 	for range 4 {
@@ -83,7 +84,8 @@ func TestVersionOneTablesAreMigrated(t *testing.T) {
 	for _, prunedWhole := range []bool{false, true} {
 		opts := &postgres.Options{Schema: newSchema()}
 		name := quote(opts.Schema)
-		s.admin(t, "CREATE SCHEMA "+name, "SET search_path = "+name, string(script), "UPDATE chaingql_state SET version = 1, pruned = '02'")
+		s.admin(t, "CREATE SCHEMA "+name, "SET search_path = "+name, string(script),
+			"UPDATE chaingql_state SET version = 1, pruned = '02'")
 		rows := []string{"'03'", "'04'"}
 		if prunedWhole {
 			rows = nil
@@ -141,7 +143,8 @@ func TestFailedMigrationIsRolledBack(t *testing.T) {
 
 func TestChainsInOneDatabaseAreSeparate(t *testing.T) {
 	s := sharedServer(t)
-	s.admin(t, "CREATE SCHEMA IF NOT EXISTS shop", "CREATE TABLE IF NOT EXISTS shop.orders (id int)", "DELETE FROM shop.orders", "INSERT INTO shop.orders VALUES (1)")
+	s.admin(t, "CREATE SCHEMA IF NOT EXISTS shop", "CREATE TABLE IF NOT EXISTS shop.orders (id int)",
+		"DELETE FROM shop.orders", "INSERT INTO shop.orders VALUES (1)")
 	one, two := open(t, s.dsn("postgres"), &postgres.Options{Schema: "shop"}), open(t, s.dsn("postgres"), nil)
 	blocks := backendtest.Chain(20, 1)
 	err := writer(t, one).Commit(t.Context(), blocks[:10], map[chaingql.Address]*big.Int{{}: big.NewInt(1)})
@@ -154,7 +157,8 @@ func TestChainsInOneDatabaseAreSeparate(t *testing.T) {
 	for i, b := range []*postgres.Backend{one, two} {
 		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 100})
 		want := [][]chaingql.Block{blocks[:10], blocks[5:]}[i]
-		if d := difference(cursorsOf(page), cursorsOf(want)); err != nil || len(page) != len(want) || page[0] != want[0] {
+		if d := difference(cursorsOf(page), cursorsOf(want)); err != nil || len(page) != len(want) ||
+			page[0] != want[0] {
 			t.Errorf("chain %d: %s; error %v", i+1, d, err)
 		}
 	}

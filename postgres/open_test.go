@@ -45,22 +45,36 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 		opts postgres.Options
 		want string
 	}{
-		{"a malformed DSN", "postgres://app:" + secret + "@127.0.0.1:notaport/x", postgres.Options{}, "the DSN, or a setting"},
+		{"a malformed DSN", "postgres://app:" + secret + "@127.0.0.1:notaport/x", postgres.Options{},
+			"the DSN, or a setting"},
 		{"a key without a value", "host=127.0.0.1 password=" + secret, postgres.Options{}, "the DSN, or a setting"},
-		{"a bad pool size", s.tcp(s.port, "app:"+quoted, "postgres") + "&pool_max_conns=many", postgres.Options{}, "the DSN, or a setting"},
-		{"a missing file", strings.Replace(s.tcp(s.port, "app:"+quoted, "postgres"), "sslmode=disable", "sslmode=verify-full&sslrootcert=/nowhere/ca.pem", 1), postgres.Options{}, "open /nowhere/ca.pem: no such file"},
+		{"a bad pool size", s.tcp(s.port, "app:"+quoted, "postgres") + "&pool_max_conns=many", postgres.Options{},
+			"the DSN, or a setting"},
+		{"a missing file", strings.Replace(s.tcp(s.port, "app:"+quoted, "postgres"), "sslmode=disable",
+			"sslmode=verify-full&sslrootcert=/nowhere/ca.pem", 1), postgres.Options{},
+			"open /nowhere/ca.pem: no such file"},
 		{"no server", s.tcp(1, "postgres:"+quoted, "postgres"), postgres.Options{}, "connection refused"},
-		{"no such database", s.tcp(s.port, "postgres:"+quoted, "nowhere"), postgres.Options{}, `database "nowhere" does not exist`},
-		{"no such role", s.tcp(s.port, "noone:"+quoted, "postgres"), postgres.Options{}, `password authentication failed for user "noone"`},
-		{"a wrong password", s.tcp(s.port, reader+":"+quoted+"3", "postgres"), postgres.Options{}, "password authentication failed"},
-		{"no permission to create tables", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: empty}, "permission denied for database"},
-		{"no permission to read", s.tcp(s.port, stranger+":"+quoted, "postgres"), postgres.Options{Schema: made}, "permission denied for schema"},
-		{"no tables and SkipMigrations", s.dsn("postgres"), postgres.Options{Schema: empty, SkipMigrations: true}, "there are no tables in schema"},
+		{"no such database", s.tcp(s.port, "postgres:"+quoted, "nowhere"), postgres.Options{},
+			`database "nowhere" does not exist`},
+		{"no such role", s.tcp(s.port, "noone:"+quoted, "postgres"), postgres.Options{},
+			`password authentication failed for user "noone"`},
+		{"a wrong password", s.tcp(s.port, reader+":"+quoted+"3", "postgres"), postgres.Options{},
+			"password authentication failed"},
+		{"no permission to create tables", s.tcp(s.port, reader+":"+quoted, "postgres"),
+			postgres.Options{Schema: empty}, "permission denied for database"},
+		{"no permission to read", s.tcp(s.port, stranger+":"+quoted, "postgres"), postgres.Options{Schema: made},
+			"permission denied for schema"},
+		{"no tables and SkipMigrations", s.dsn("postgres"), postgres.Options{Schema: empty, SkipMigrations: true},
+			"there are no tables in schema"},
 		{"a missing table", s.dsn("postgres"), postgres.Options{Schema: short}, "accounts\" does not exist"},
-		{"no permission to read one table", s.tcp(s.port, reader+":"+quoted, "postgres"), postgres.Options{Schema: closed}, "permission denied for table blocks"},
-		{"a foreign table named blocks", s.dsn("postgres"), postgres.Options{Schema: owned}, `relation "blocks" already exists`},
-		{"tables of a newer version", s.dsn("postgres"), postgres.Options{Schema: newer}, "have version 99, which is newer"},
-		{"an invalid schema name", s.dsn("postgres"), postgres.Options{Schema: strings.Repeat("x", 64)}, "invalid Options.Schema"},
+		{"no permission to read one table", s.tcp(s.port, reader+":"+quoted, "postgres"),
+			postgres.Options{Schema: closed}, "permission denied for table blocks"},
+		{"a foreign table named blocks", s.dsn("postgres"), postgres.Options{Schema: owned},
+			`relation "blocks" already exists`},
+		{"tables of a newer version", s.dsn("postgres"), postgres.Options{Schema: newer},
+			"have version 99, which is newer"},
+		{"an invalid schema name", s.dsn("postgres"), postgres.Options{Schema: strings.Repeat("x", 64)},
+			"invalid Options.Schema"},
 		{"a reserved schema name", s.dsn("postgres"), postgres.Options{Schema: "pg_chain"}, "unacceptable schema name"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -75,7 +89,8 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 
 	t.Run("a read-only role can read but not write", func(t *testing.T) {
 		name := quote(made)
-		s.admin(t, "GRANT USAGE ON SCHEMA "+name+" TO "+reader, "GRANT SELECT ON ALL TABLES IN SCHEMA "+name+" TO "+reader)
+		s.admin(t, "GRANT USAGE ON SCHEMA "+name+" TO "+reader,
+			"GRANT SELECT ON ALL TABLES IN SCHEMA "+name+" TO "+reader)
 		b := open(t, s.tcp(s.port, reader+":"+quoted, "postgres"), &postgres.Options{Schema: made})
 		if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
 			t.Error(err)
@@ -111,7 +126,8 @@ func expectError(t *testing.T, err error, want string) {
 // parses a part of such a password as a host, a key or a path.
 func TestErrorsOmitUnquotedPasswords(t *testing.T) {
 	s := sharedServer(t)
-	for name, value := range map[string]string{"PGHOST": s.dir, "PGPORT": fmt.Sprint(s.port), "PGUSER": "postgres", "PGDATABASE": "postgres"} {
+	for name, value := range map[string]string{"PGHOST": s.dir, "PGPORT": fmt.Sprint(s.port), "PGUSER": "postgres",
+		"PGDATABASE": "postgres"} {
 		t.Setenv(name, value)
 	}
 	pairs := fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres sslmode=disable ", s.port)
@@ -150,7 +166,8 @@ func TestErrorsOmitUnquotedPasswords(t *testing.T) {
 		})
 	}
 	pooler := &pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "unsupported startup parameter: hunter2"}
-	if !postgres.UnknownKey(pooler, map[string]string{"hunter2": "d"}) || postgres.UnknownKey(pooler, map[string]string{"application_name": "x"}) {
+	if !postgres.UnknownKey(pooler, map[string]string{"hunter2": "d"}) ||
+		postgres.UnknownKey(pooler, map[string]string{"application_name": "x"}) {
 		t.Error("UnknownKey does not distinguish the key that the error quotes from another key")
 	}
 }
@@ -205,7 +222,8 @@ func TestTimeoutEndsReadsIfServerStalls(t *testing.T) {
 }
 
 func TestPreparedStatementErrorSuggestsPoll(t *testing.T) {
-	err := postgres.Failed("connect", &pgconn.PgError{Severity: "ERROR", Code: "42P05", Message: `prepared statement "x" already exists`})
+	err := postgres.Failed("connect", &pgconn.PgError{Severity: "ERROR", Code: "42P05",
+		Message: `prepared statement "x" already exists`})
 	expectError(t, err, "for PgBouncer in transaction mode set Options.Poll")
 }
 
@@ -215,7 +233,8 @@ func TestOpenSkipsUnresponsiveServer(t *testing.T) {
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	defer p.Stall()()
-	dsn := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=postgres dbname=postgres sslmode=disable", p.Port(), s.port)
+	dsn := fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=postgres dbname=postgres sslmode=disable", p.Port(),
+		s.port)
 	b := open(t, dsn, &postgres.Options{Timeout: 2 * time.Second})
 	if err := writer(t, b).Append(t.Context(), at("01")...); err != nil {
 		t.Fatal(err)

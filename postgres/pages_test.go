@@ -114,7 +114,8 @@ func TestPageReadsFewRowsWithoutStatistics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, poll := range []time.Duration{0, time.Hour} {
-		for _, q := range []chaingql.BlocksQuery{{}, {Workchain: &base}, {Workchain: &base, Shard: &shard}, {Shard: &shard}} {
+		for _, q := range []chaingql.BlocksQuery{{}, {Workchain: &base}, {Workchain: &base, Shard: &shard},
+			{Shard: &shard}} {
 			q.Last, q.Before = 50, all[29_000].Cursor
 			name := fmt.Sprintf("counted%d", schemas.Add(1))
 			dsn := s.dsn("postgres") + " options='-cenable_indexscan=off' application_name=" + name
@@ -150,8 +151,9 @@ func rowsRead(t *testing.T, s *server, schema string) (n int) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	err = conn.QueryRow(t.Context(), "SELECT seq_tup_read + (SELECT sum(idx_tup_read) FROM pg_stat_all_indexes i WHERE i.relid = t.relid)"+
-		" FROM pg_stat_all_tables t WHERE schemaname = $1 AND relname = 'blocks'", schema).Scan(&n)
+	err = conn.QueryRow(t.Context(),
+		"SELECT seq_tup_read + (SELECT sum(idx_tup_read) FROM pg_stat_all_indexes i WHERE i.relid = t.relid)"+
+			" FROM pg_stat_all_tables t WHERE schemaname = $1 AND relname = 'blocks'", schema).Scan(&n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +175,8 @@ func TestPagesSkipPrunedIndexEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM "+quote(schema)+".blocks LIMIT 1"); err != nil {
+	if _, err := conn.Exec(t.Context(),
+		"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM "+quote(schema)+".blocks LIMIT 1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Prune(t.Context(), all[25_000].Cursor); err != nil {

@@ -24,7 +24,8 @@ func sessions(t *testing.T, s *server, name string) (pids []int32) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	rows, err := conn.Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY pid", name)
+	rows, err := conn.Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE application_name = $1 ORDER BY pid",
+		name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,8 @@ func TestDeadConnectionsFailAtMostOneRead(t *testing.T) {
 	}
 	fillPool(t, b, 6)
 	p.Forget()
-	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil &&
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the first read returned %v, want no error or DeadlineExceeded", err)
 	}
 	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil {

@@ -16,9 +16,11 @@ func TestPermissionsInREADMEAreSufficient(t *testing.T) {
 	tag := fmt.Sprint(schemas.Add(1))
 	owner, worker, schema := "owner"+tag, "worker"+tag, newSchema()
 	name := quote(schema)
-	s.admin(t, "CREATE ROLE "+owner+" LOGIN PASSWORD 'x'", "CREATE ROLE "+worker+" LOGIN PASSWORD 'x'", "CREATE SCHEMA "+name+" AUTHORIZATION "+owner)
+	s.admin(t, "CREATE ROLE "+owner+" LOGIN PASSWORD 'x'", "CREATE ROLE "+worker+" LOGIN PASSWORD 'x'",
+		"CREATE SCHEMA "+name+" AUTHORIZATION "+owner)
 	opts := &postgres.Options{Schema: schema}
-	if err := writer(t, open(t, s.tcp(s.port, owner+":x", "postgres"), opts)).Append(t.Context(), at("01", "02", "03")...); err != nil {
+	if err := writer(t, open(t, s.tcp(s.port, owner+":x", "postgres"), opts)).Append(t.Context(),
+		at("01", "02", "03")...); err != nil {
 		t.Fatal(err)
 	}
 
@@ -32,7 +34,8 @@ func TestPermissionsInREADMEAreSufficient(t *testing.T) {
 	_, err := b.Writer(t.Context())
 	expectError(t, err, "the role may not write")
 
-	s.admin(t, "GRANT INSERT ON "+name+".blocks, "+name+".accounts TO "+worker, "GRANT UPDATE ON "+name+".accounts TO "+worker)
+	s.admin(t, "GRANT INSERT ON "+name+".blocks, "+name+".accounts TO "+worker,
+		"GRANT UPDATE ON "+name+".accounts TO "+worker)
 	w := writer(t, b)
 	many := at("04")
 	for i := range 30 { // enough blocks to use COPY

@@ -73,7 +73,8 @@ func newServer(set ...string) (*server, error) {
 // replica starts a read-only replica of s.
 func (s *server) replica() (*server, error) {
 	return createServer(s.set, func(r *server) error {
-		return r.run("pg_basebackup", "-D", r.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
+		return r.run("pg_basebackup", "-D", r.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync", "-h",
+			"127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
 	})
 }
 
@@ -262,7 +263,8 @@ func (s *server) version(t testing.TB) (version int) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if err := conn.QueryRow(t.Context(), "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+	if err := conn.QueryRow(t.Context(),
+		"SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
 		t.Fatal(err)
 	}
 	return version

@@ -67,7 +67,8 @@ func TestCursorsCompareBytewiseInAnyCollation(t *testing.T) {
 				q.First, q.Last = 0, 2
 				got, err = b.Blocks(t.Context(), q)
 				if want := chaingql.PageOf(all, q); err != nil || !slices.Equal(cursorsOf(got), cursorsOf(want)) {
-					t.Fatalf("last before %q: got %v and error %v, want %v", q.Before, cursorsOf(got), err, cursorsOf(want))
+					t.Fatalf("last before %q: got %v and error %v, want %v", q.Before, cursorsOf(got), err,
+						cursorsOf(want))
 				}
 			}
 		}

@@ -46,22 +46,27 @@ func TestAppendStoresAllBlocksOrNone(t *testing.T) {
 		{"a pruned block, and a new one", at("01", "06"), "03 05 06", nil, ""},
 		{"a different block", append(other, at("06")...), "03 05", postgres.ErrConflict, `cursor "05" has block`},
 		{"a stored block with a different time", later, "03 05", postgres.ErrConflict, `cursor "05" has block`},
-		{"a new block before the newest one", at("04", "06"), "03 05", postgres.ErrConflict, `cursor "04" is not stored`},
+		{"a new block before the newest one", at("04", "06"), "03 05", postgres.ErrConflict,
+			`cursor "04" is not stored`},
 		{"blocks out of order", at("07", "06"), "03 05", nil, `cursor "06", which is not after "07"`},
 		{"the same block twice", at("06", "06"), "03 05", nil, `which is not after "06"`},
 		{"an empty cursor", at("06", ""), "03 05", chaingql.ErrBadCursor, "block 2 of 2"},
 		{"an invalid character in a cursor", at("06z"), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
-		{"the longest cursor", at(chaingql.Cursor(strings.Repeat("a", 64))), "03 05 " + strings.Repeat("a", 64), nil, ""},
-		{"an overlong cursor", at(chaingql.Cursor(strings.Repeat("a", 65))), "03 05", chaingql.ErrBadCursor, "block 1 of 1"},
+		{"the longest cursor", at(chaingql.Cursor(strings.Repeat("a", 64))), "03 05 " + strings.Repeat("a", 64), nil,
+			""},
+		{"an overlong cursor", at(chaingql.Cursor(strings.Repeat("a", 65))), "03 05", chaingql.ErrBadCursor,
+			"block 1 of 1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b := open(t, s.dsn("postgres"), nil)
 			w := writer(t, b)
-			if err := errors.Join(w.Append(t.Context(), at("01", "03", "05")...), w.Prune(t.Context(), "03")); err != nil {
+			if err := errors.Join(w.Append(t.Context(), at("01", "03", "05")...),
+				w.Prune(t.Context(), "03")); err != nil {
 				t.Fatal(err)
 			}
 			err := w.Append(t.Context(), row.blocks...)
-			if (err == nil) != (row.text == "") || err != nil && !strings.Contains(err.Error(), row.text) || row.err != nil && !errors.Is(err, row.err) {
+			if (err == nil) != (row.text == "") || err != nil && !strings.Contains(err.Error(), row.text) ||
+				row.err != nil && !errors.Is(err, row.err) {
 				t.Errorf("Append returned error %v, want one that wraps %v and contains %q", err, row.err, row.text)
 			}
 			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
@@ -89,7 +94,8 @@ func TestAppendRejectsBlocksAfterLostBlocks(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "SET session_replication_role = replica"); err != nil { // without triggers
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), "DELETE FROM "+pgx.Identifier{opts.Schema, "blocks"}.Sanitize()+" WHERE cursor >= $1", string(all[8].Cursor)); err != nil {
+	if _, err := conn.Exec(t.Context(), "DELETE FROM "+pgx.Identifier{opts.Schema,
+		"blocks"}.Sanitize()+" WHERE cursor >= $1", string(all[8].Cursor)); err != nil {
 		t.Fatal(err)
 	}
 	for _, from := range []int{10, 8, 9, 10} { // from 8 and 9, the batch also contains lost blocks
@@ -288,7 +294,8 @@ func TestClosedConnectionsAreReplaced(t *testing.T) {
 	b := open(t, s.tcp(s.port, "postgres", "postgres")+"&application_name="+name, nil)
 	w := writer(t, b)
 	for i, c := range []chaingql.Cursor{"01", "02", "03", "04"} {
-		s.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+name+"'", untilClosed(name))
+		s.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '"+name+"'",
+			untilClosed(name))
 		if i%2 == 0 {
 			if err := w.Append(t.Context(), at(c)...); err != nil {
 				t.Error(err)
@@ -340,7 +347,8 @@ func TestCommitSkipsBalancesOfStoredBlocks(t *testing.T) {
 		{at("03", "04"), 4, 4},
 		{nil, 2, 2},
 	} {
-		if err := w.Commit(t.Context(), step.blocks, map[chaingql.Address]*big.Int{{}: big.NewInt(step.nano)}); err != nil {
+		if err := w.Commit(t.Context(), step.blocks,
+			map[chaingql.Address]*big.Int{{}: big.NewInt(step.nano)}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || got.Int64() != step.want {

@@ -34,7 +34,8 @@ func (s slow) Balance(context.Context, chaingql.Address) (*big.Int, error) {
 
 func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	chain := slow{memchain.New(), make(chan struct{}), make(chan struct{})}
-	if err := chain.Append(chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 1, Time: time.Unix(1e9, 0), Cursor: "01m"}); err != nil {
+	if err := chain.Append(chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 1, Time: time.Unix(1e9, 0),
+		Cursor: "01m"}); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,12 +50,14 @@ func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, listener, chain, 0) }()
 
-	socket, _, err := websocket.Dial(limited, to+"/demo/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
+	socket, _, err := websocket.Dial(limited, to+"/demo/graphql",
+		&websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = socket.CloseNow() }()
-	for _, frame := range []string{`{"type":"connection_init"}`, `{"id":"1","type":"subscribe","payload":{"query":"subscription{blocks(after:\"\"){seq_no}}"}}`} {
+	for _, frame := range []string{`{"type":"connection_init"}`,
+		`{"id":"1","type":"subscribe","payload":{"query":"subscription{blocks(after:\"\"){seq_no}}"}}`} {
 		if err := socket.Write(limited, websocket.MessageText, []byte(frame)); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +74,8 @@ func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 
 	answered := make(chan string, 1)
 	go func() {
-		_, answer, err := get(to + `/demo/graphql?query={blockchain{account(address:"0:` + strings.Repeat("ab", 32) + `"){info{balance}}}}`)
+		_, answer, err := get(to + `/demo/graphql?query={blockchain{account(address:"0:` + strings.Repeat("ab", 32) +
+			`"){info{balance}}}}`)
 		if err != nil {
 			answer = err.Error()
 		}

@@ -28,7 +28,8 @@ func TestCachingProxyPassesSocketsAndStreams(t *testing.T) {
 	c.expect("a page of settled blocks", "MISS, 1 requests, 0 calls", "demo", settled)
 	c.expect("again", "HIT, 0 requests, 0 calls", "demo", settled)
 	before := c.requests.Load()
-	res, answer := exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "Connection", "Upgrade", "Upgrade", "websocket")
+	res, answer := exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "Connection", "Upgrade",
+		"Upgrade", "websocket")
 	if res.StatusCode != 400 || c.requests.Load() != before+1 { // the handshake is invalid
 		t.Errorf("a WebSocket handshake for the cached URL received status %d and %s, want the Handler's 400",
 			res.StatusCode, answer)
@@ -115,7 +116,8 @@ func TestCacheHitReachesNeitherHandlerNorBackend(t *testing.T) {
 	if res.Header.Get("X-Cache") != "HIT" || res.Header.Get("ETag") == "" {
 		t.Errorf("HEAD returned the headers %v, want a cache hit with an ETag", res.Header)
 	}
-	res, _ = exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "If-None-Match", res.Header.Get("ETag"))
+	res, _ = exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", "If-None-Match",
+		res.Header.Get("ETag"))
 	if res.StatusCode != 304 {
 		t.Errorf("If-None-Match with the current ETag: status %d, want 304", res.StatusCode)
 	}
@@ -172,7 +174,8 @@ func TestErrorsAndPrivateResponsesAreNotCached(t *testing.T) {
 		{"an unknown project", "none", latest, nil},
 	} {
 		for range 3 {
-			if answer, did, requests, _ := c.ask(row.project, row.document, row.header...); did != "MISS" || requests != 1 {
+			if answer, did, requests, _ := c.ask(row.project, row.document, row.header...); did != "MISS" ||
+				requests != 1 {
 				t.Errorf("%s: got %s, %d requests, want MISS, 1 requests; the response is %s",
 					row.what, did, requests, answer)
 			}
@@ -212,7 +215,8 @@ func TestCacheSeparatesResponsesByVaryHeaders(t *testing.T) {
 		} {
 			res, _ := exchange(t, "GET", c.at+"/demo/graphql?query="+url.QueryEscape(settled), "", row.name, row.value)
 			h := res.Header
-			if got := []string{h.Get("X-Cache"), strings.TrimSuffix(h.Get("Content-Type"), "; charset=utf-8"), h.Get("Access-Control-Allow-Origin"), h.Get("X-Cookie")}; !slices.Equal(got, []string{did, row.media, row.origin, row.cookie}) {
+			if got := []string{h.Get("X-Cache"), strings.TrimSuffix(h.Get("Content-Type"), "; charset=utf-8"),
+				h.Get("Access-Control-Allow-Origin"), h.Get("X-Cookie")}; !slices.Equal(got, []string{did, row.media, row.origin, row.cookie}) {
 				t.Errorf("with %s: %s, got %q, want %s and %+v", row.name, row.value, got, did, row)
 			}
 		}

@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestAllTransportsWorkWithEachRouter(t *testing.T) {
-	for name, mount := range map[string]func(http.Handler) http.Handler{"net/http": mounts.NetHTTP, "chi": mounts.Chi, "gin": mounts.Gin, "echo": mounts.Echo} {
+	for name, mount := range map[string]func(http.Handler) http.Handler{"net/http": mounts.NetHTTP, "chi": mounts.Chi,
+		"gin": mounts.Gin, "echo": mounts.Echo} {
 		t.Run(name, func(t *testing.T) {
 			s := newSiteBehind(t, mount, 0)
 			to := s.URL + "/demo/graphql"
@@ -31,7 +32,8 @@ func TestAllTransportsWorkWithEachRouter(t *testing.T) {
 			defer cancel()
 			query(t, to)
 			query(t, to+"/")
-			if status, body := send(t, "QUERY", to, `{"query":"{__typename}"}`, "Content-Type", "application/json"); status != 200 {
+			if status, body := send(t, "QUERY", to, `{"query":"{__typename}"}`, "Content-Type",
+				"application/json"); status != 200 {
 				t.Errorf("a QUERY received status %d and %s, want 200", status, body)
 			}
 			if status, body := send(t, "GET", s.URL+"/none/graphql?query={__typename}", ""); status != 401 {
@@ -44,7 +46,8 @@ func TestAllTransportsWorkWithEachRouter(t *testing.T) {
 				}
 			}
 			const want = `{"data":{"blocks":{"seq_no":1}}}`
-			for way, listen := range map[string]func(context.Context, *testing.T, string, string) func() string{"stream": listenToStream, "socket": listenOnSocket} {
+			for way, listen := range map[string]func(context.Context, *testing.T, string,
+				string) func() string{"stream": listenToStream, "socket": listenOnSocket} {
 				if got := listen(ctx, t, to, `subscription{blocks(after:""){seq_no}}`)(); !strings.Contains(got, want) {
 					t.Errorf("the %s received %s, want %s", way, got, want)
 				}

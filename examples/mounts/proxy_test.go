@@ -50,7 +50,8 @@ func nginx(conf, dir string) []string {
 }
 
 func caddy(conf, dir string) []string {
-	return []string{"run", "--adapter", "caddyfile", "--config", put(dir, "whole", "{\nadmin off\n}\nimport "+conf+"\n")}
+	return []string{"run", "--adapter", "caddyfile", "--config",
+		put(dir, "whole", "{\nadmin off\n}\nimport "+conf+"\n")}
 }
 
 func haproxy(conf, _ string) []string { return []string{"-db", "-f", conf} }
@@ -175,13 +176,16 @@ func passes(t *testing.T, p proxy, replace ...string) {
 	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", ""); status != 401 {
 		t.Errorf("a request without the secret received status %d and %s, want 401", status, body)
 	}
-	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", "", "Authorization", "Basic OnMzY3JldA=="); status != 200 {
+	if status, body := send(t, "GET", strings.Replace(to, "demo", "shop", 1)+"?query={__typename}", "", "Authorization",
+		"Basic OnMzY3JldA=="); status != 200 {
 		t.Errorf("a request with the secret received status %d and %s, want 200", status, body)
 	}
-	if status, body := send(t, "POST", to, `{"query":"`+strings.Repeat(" ", 129<<10)+`"}`, "Content-Type", "application/json"); status != 413 || !strings.Contains(body, "LIMIT_EXCEEDED") {
+	if status, body := send(t, "POST", to, `{"query":"`+strings.Repeat(" ", 129<<10)+`"}`, "Content-Type",
+		"application/json"); status != 413 || !strings.Contains(body, "LIMIT_EXCEEDED") {
 		t.Errorf("a body of 129 KiB received status %d and %.100s, want the Handler's 413", status, body)
 	}
-	for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket, listenToStream} {
+	for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket,
+		listenToStream} {
 		next := way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`)
 		for range 5 { // each block must arrive before the next one exists, so that buffering would be noticed
 			seqNo := s.commit(t)
@@ -203,7 +207,8 @@ func askQuery(t *testing.T, to string) {
 			if want := `{"data":{"` + alias + `":"Query"}}`; res.StatusCode != 200 || body != want {
 				t.Fatalf("a QUERY received status %d and %s, want %s", res.StatusCode, body, want)
 			}
-			status, _ := send(t, "QUERY", to, document, "Content-Type", "application/json", "If-None-Match", res.Header.Get("ETag"))
+			status, _ := send(t, "QUERY", to, document, "Content-Type", "application/json", "If-None-Match",
+				res.Header.Get("ETag"))
 			if status != 304 {
 				t.Errorf("a QUERY with its ETag received status %d, want 304", status)
 			}
@@ -222,8 +227,10 @@ func TestProxiesKeepIdleSocketsAndStreamsOpen(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			var listeners []func() string
-			for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket, listenToStream} {
-				listeners = append(listeners, way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`))
+			for _, way := range []func(context.Context, *testing.T, string, string) func() string{listenOnSocket,
+				listenToStream} {
+				listeners = append(listeners, way(ctx, t, to,
+					`subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`))
 			}
 			added := make(chan error, 1)
 			// The block is late, because the client must read meanwhile to respond to pings.

@@ -35,7 +35,8 @@ func newPhase(name string) *phase {
 func (p *phase) check(t *testing.T) {
 	t.Helper()
 	if len(p.wrong) > 0 {
-		t.Errorf("%s: %d blocks were lost, doubled or out of order: %q", p.name, len(p.wrong), p.wrong[:min(5, len(p.wrong))])
+		t.Errorf("%s: %d blocks were lost, doubled or out of order: %q", p.name, len(p.wrong),
+			p.wrong[:min(5, len(p.wrong))])
 	}
 	if p.behind > 0 {
 		t.Errorf("%s: %d subscribers did not catch up within %v", p.name, p.behind, patience)

@@ -113,7 +113,8 @@ func (s *site) newest() chaingql.Cursor { return chaingql.ChainOrder(-1, 1<<63, 
 // query sends a query to the URL to and checks the response.
 func query(t *testing.T, to string) {
 	t.Helper()
-	res, body := exchange(t, "POST", to, `{"query":"{blockchain{blocks(last:1){edges{node{seq_no}}}}}"}`, "Content-Type", "application/json")
+	res, body := exchange(t, "POST", to, `{"query":"{blockchain{blocks(last:1){edges{node{seq_no}}}}}"}`,
+		"Content-Type", "application/json")
 	const want = `{"data":{"blockchain":{"blocks":{"edges":[{"node":{"seq_no":70}}]}}}}`
 	if body != want || res.Request.URL.String() != to {
 		t.Errorf("%s returned %s, want %s without a redirect", res.Request.URL, body, want)
@@ -170,7 +171,8 @@ func listenOnSocket(ctx context.Context, t *testing.T, to, subscription string) 
 		}
 		return string(frame)
 	}
-	for _, frame := range []string{`{"type":"connection_init"}`, `{"id":"1","type":"subscribe","payload":{"query":"` + strings.ReplaceAll(subscription, `"`, `\"`) + `"}}`} {
+	for _, frame := range []string{`{"type":"connection_init"}`,
+		`{"id":"1","type":"subscribe","payload":{"query":"` + strings.ReplaceAll(subscription, `"`, `\"`) + `"}}`} {
 		if err := conn.Write(ctx, websocket.MessageText, []byte(frame)); err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,8 @@ type shard struct {
 
 // makeBlocks waits for lead and appends the recorded blocks at the given rate per second. Then it appends simulated
 // blocks until ctx is done.
-func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, lead time.Duration, rate float64) error {
+func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, lead time.Duration,
+	rate float64) error {
 	start := time.Now().Add(lead)
 	for i, b := range recorded {
 		due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))

@@ -61,7 +61,8 @@ func readAll(t *testing.T, handler http.Handler) []chaingql.Block {
 		}
 		blocks := answer.Data.Blockchain.Blocks
 		for _, e := range blocks.Edges {
-			b := chaingql.Block{Workchain: e.Node.Workchain, SeqNo: e.Node.SeqNo, Time: time.Unix(e.Node.Time, 0), Cursor: e.Node.ChainOrder}
+			b := chaingql.Block{Workchain: e.Node.Workchain, SeqNo: e.Node.SeqNo, Time: time.Unix(e.Node.Time, 0),
+				Cursor: e.Node.ChainOrder}
 			shard, err := strconv.ParseUint(e.Node.Shard, 16, 64)
 			hash, hexErr := hex.DecodeString(e.Node.Hash)
 			if err != nil || hexErr != nil || copy(b.Hash[:], hash) != len(b.Hash) {
@@ -169,7 +170,8 @@ func TestSimulationContinuesRecording(t *testing.T) {
 		{"nothing", given()},
 		{"masterchain alone", given(master(7), master(8))},
 		{"a shard alone", given(basic(0x8<<60, 41, 9), basic(0x8<<60, 42, 9))},
-		{"no masterchain block at the end", given(master(7), basic(0xc<<60, 3, 8), basic(0x4<<60, 90, 8), basic(0x4<<60, 91, 8))},
+		{"no masterchain block at the end", given(master(7), basic(0xc<<60, 3, 8), basic(0x4<<60, 90, 8),
+			basic(0x4<<60, 91, 8))},
 	}
 	for _, name := range files {
 		sources = append(sources, source{name, func(t *testing.T) []chaingql.Block {
@@ -252,11 +254,14 @@ func TestTipsFollowSplitsAndMerges(t *testing.T) {
 		{"nothing", nil, "0:4:0 0:c:0 -1:8:0"},
 		{"masterchain", []chaingql.Block{master(5)}, "-1:8:5"},
 		{"one shard", []chaingql.Block{basic(w, 1, 1), master(1), basic(w, 2, 2), master(2)}, "0:8:2 -1:8:2"},
-		{"split", []chaingql.Block{basic(w, 1, 1), master(1), basic(l, 2, 2), basic(r, 2, 2), master(2)}, "0:4:2 0:c:2 -1:8:2"},
-		{"split of a half", []chaingql.Block{basic(l, 2, 2), basic(r, 2, 2), basic(lr, 3, 2), basic(ll, 3, 2), basic(lr, 4, 2), master(2)},
+		{"split", []chaingql.Block{basic(w, 1, 1), master(1), basic(l, 2, 2), basic(r, 2, 2), master(2)},
+			"0:4:2 0:c:2 -1:8:2"},
+		{"split of a half", []chaingql.Block{basic(l, 2, 2), basic(r, 2, 2), basic(lr, 3, 2), basic(ll, 3, 2),
+			basic(lr, 4, 2), master(2)},
 			"0:c:2 0:2:3 0:6:4 -1:8:2"},
 		{"merge", []chaingql.Block{basic(l, 4, 2), basic(r, 7, 2), basic(w, 8, 2), master(2)}, "0:8:8 -1:8:2"},
-		{"merge of a half", []chaingql.Block{basic(ll, 4, 2), basic(lr, 4, 2), basic(r, 9, 2), basic(l, 5, 2), master(2)}, "0:c:9 0:4:5 -1:8:2"},
+		{"merge of a half", []chaingql.Block{basic(ll, 4, 2), basic(lr, 4, 2), basic(r, 9, 2), basic(l, 5, 2),
+			master(2)}, "0:c:9 0:4:5 -1:8:2"},
 		{"other workchain", []chaingql.Block{basic(w, 4, 2), other(l, 9, 2), master(2)}, "0:8:4 1:4:9 -1:8:2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -90,8 +90,10 @@ func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), test.args, &stdout, &stderr)
 			line, rest, _ := strings.Cut(stderr.String(), "\n")
-			if code != exitUsage || rest != "" || !strings.HasPrefix(line, "server: ") || !strings.Contains(line, test.want) {
-				t.Errorf("exit code %d, want %d; stderr %q, want one line with %q", code, exitUsage, stderr.String(), test.want)
+			if code != exitUsage || rest != "" || !strings.HasPrefix(line, "server: ") ||
+				!strings.Contains(line, test.want) {
+				t.Errorf("exit code %d, want %d; stderr %q, want one line with %q", code, exitUsage, stderr.String(),
+					test.want)
 			}
 			if stdout.Len() > 0 {
 				t.Errorf("stdout is %q, want it to be empty", stdout.String())
@@ -215,9 +217,12 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 		args []string
 		want []string
 	}{
-		{"project", []string{"-project", "shop", "-project", "other=x"}, []string{"/shop/graphql\n", "curl http://127", "npx wscat -c ws://127"}},
-		{"secret", []string{"-project", "shop=s3cret"}, []string{"/shop/graphql\n", "curl -u ':s3cret' http://127", "npx wscat --auth ':s3cret' -c ws://127"}},
-		{"quoted secret", []string{"-project", "shop=it's"}, []string{`curl -u ':it'\''s' http://127`, `npx wscat --auth ':it'\''s' -c`}},
+		{"project", []string{"-project", "shop", "-project", "other=x"},
+			[]string{"/shop/graphql\n", "curl http://127", "npx wscat -c ws://127"}},
+		{"secret", []string{"-project", "shop=s3cret"}, []string{"/shop/graphql\n", "curl -u ':s3cret' http://127",
+			"npx wscat --auth ':s3cret' -c ws://127"}},
+		{"quoted secret", []string{"-project", "shop=it's"}, []string{`curl -u ':it'\''s' http://127`,
+			`npx wscat --auth ':it'\''s' -c`}},
 		{"everywhere", []string{"-addr", "0.0.0.0:0"}, []string{"serving on http://127.0.0.1:"}},
 		{"recording", []string{"-chain", written(t, fmt.Sprintf(chain, strings.Repeat("ab", 32)))},
 			[]string{"\nreplaying 1 recorded blocks after 3s at 10 blocks per second, then simulating the chain\n",

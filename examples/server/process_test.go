@@ -65,7 +65,8 @@ func stopsOn(t *testing.T, signal os.Signal) {
 			told = frame
 		}
 	}
-	if !bytes.Contains(told, []byte(`"type":"connection_error"`)) || websocket.CloseStatus(err) != websocket.StatusGoingAway {
+	if !bytes.Contains(told, []byte(`"type":"connection_error"`)) ||
+		websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the socket ended with message %s and error %v, want connection_error and close code 1001", told, err)
 	}
 	for lines.Scan() {

@@ -33,10 +33,15 @@ func options(l *ledger) *chaingql.Options {
 		Description: "The sender or the recipient of a transaction.",
 		Fields: graphql.FieldsThunk(func() graphql.Fields {
 			return graphql.Fields{
-				"address": {Type: graphql.NewNonNull(graphql.String), Resolve: func(p graphql.ResolveParams) (any, error) { return p.Source, nil }},
+				"address": {Type: graphql.NewNonNull(graphql.String),
+					Resolve: func(p graphql.ResolveParams) (any, error) {
+						return p.Source, nil
+					}},
 				"transactions": {Type: list(tx), Args: graphql.FieldConfigArgument{"first": first},
 					Description: "The newest transactions of the wallet.",
-					Resolve:     func(p graphql.ResolveParams) (any, error) { return l.newest(wanted(p.Args), p.Source.(string)), nil }},
+					Resolve: func(p graphql.ResolveParams) (any, error) {
+						return l.newest(wanted(p.Args), p.Source.(string)), nil
+					}},
 			}
 		})})
 	tx = graphql.NewObject(graphql.ObjectConfig{Name: "Transaction", Fields: graphql.Fields{
@@ -45,7 +50,8 @@ func options(l *ledger) *chaingql.Options {
 			Description: "The chain_order of the block that contains the transaction."},
 		"from": {Type: graphql.NewNonNull(wallet)},
 		"to":   {Type: graphql.NewNonNull(wallet)},
-		"amount": {Type: graphql.NewNonNull(graphql.String), Args: graphql.FieldConfigArgument{"unit": {Type: unit, DefaultValue: "nano"}},
+		"amount": {Type: graphql.NewNonNull(graphql.String), Args: graphql.FieldConfigArgument{"unit": {Type: unit,
+			DefaultValue: "nano"}},
 			Resolve: func(p graphql.ResolveParams) (any, error) {
 				amount := p.Source.(transaction).Amount
 				if p.Args["unit"] == "coin" { // the internal value of the enum, not its name
@@ -58,21 +64,24 @@ func options(l *ledger) *chaingql.Options {
 		Description: "The address of the sender or the recipient. Default: all accounts."}
 	return &chaingql.Options{
 		Schema: chaingql.SchemaExtension{
-			Queries: graphql.Fields{"transactions": {Type: list(tx), Description: "The newest transactions, the newest first.",
-				Args: graphql.FieldConfigArgument{"account": account, "first": first},
+			Queries: graphql.Fields{"transactions": {Type: list(tx),
+				Description: "The newest transactions, the newest first.",
+				Args:        graphql.FieldConfigArgument{"account": account, "first": first},
 				Resolve: func(p graphql.ResolveParams) (any, error) {
 					address, _ := p.Args["account"].(string)
 					return l.newest(wanted(p.Args), address), nil
 				}}},
 			Subscriptions: map[string]chaingql.SubscriptionField{"transactions": {
-				Field: &graphql.Field{Type: graphql.NewNonNull(tx), Description: "Each new transaction.", Args: graphql.FieldConfigArgument{"account": account}},
+				Field: &graphql.Field{Type: graphql.NewNonNull(tx), Description: "Each new transaction.",
+					Args: graphql.FieldConfigArgument{"account": account}},
 				Subscribe: func(ctx context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
 					address, _ := p.Args["account"].(string)
 					return l.follow(ctx, address)
 				}}},
 			// The items of nested lists multiply. Without a cost, a query with nested lists would count as one call,
 			// although it reads the transactions of the wallets of many transactions.
-			Costs: map[string]func(map[string]any) chaingql.Cost{"Query.transactions": ofList, "Wallet.transactions": ofList},
+			Costs: map[string]func(map[string]any) chaingql.Cost{"Query.transactions": ofList,
+				"Wallet.transactions": ofList},
 		},
 	}
 }

@@ -63,7 +63,8 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 	address := started(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, "ws://"+address, &websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
+	conn, _, err := websocket.Dial(ctx, "ws://"+address,
+		&websocket.DialOptions{Subprotocols: []string{"graphql-transport-ws"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,12 +100,14 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 	if m := hear(); m.Type != "connection_ack" {
 		t.Fatalf("received %+v, want connection_ack", m)
 	}
-	say(`{"id":"1","type":"subscribe","payload":{"query":"subscription{transactions(account:\"` + wallet(1) + `\"){id block amount to{address}}}"}}`)
+	say(`{"id":"1","type":"subscribe","payload":{"query":"subscription{transactions(account:\"` + wallet(1) +
+		`\"){id block amount to{address}}}"}}`)
 	last := 0
 	for range 6 {
 		m := hear()
 		tx, n := m.Payload.Data.Transactions, 0
-		if _, err := fmt.Sscanf(tx.ID, "tx%d", &n); m.Type != "next" || err != nil || n <= last || tx.Block == "" || tx.Amount != fmt.Sprint(n/2*1_500_000_000) {
+		if _, err := fmt.Sscanf(tx.ID, "tx%d", &n); m.Type != "next" || err != nil || n <= last || tx.Block == "" ||
+			tx.Amount != fmt.Sprint(n/2*1_500_000_000) {
 			t.Errorf("received %+v after transaction %d, want the next transaction", m, last)
 		}
 		last = n
@@ -129,10 +132,12 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 	if err := json.Unmarshal([]byte(answer), &got); err != nil {
 		t.Fatal(err)
 	}
-	if tx := got.Data.Transactions; len(tx) != 3 || !strings.Contains(tx[0].Amount, ".") || len(tx[2].From.Transactions) != 1 {
+	if tx := got.Data.Transactions; len(tx) != 3 || !strings.Contains(tx[0].Amount, ".") ||
+		len(tx[2].From.Transactions) != 1 {
 		t.Errorf("the response to a query for three transactions is %s", answer)
 	}
-	if answer := ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`); !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
+	if answer := ask(t, address,
+		`{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`); !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
 		t.Errorf("the response to nested lists is %s, want the error of a limit", answer)
 	}
 }

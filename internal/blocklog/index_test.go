@@ -51,7 +51,8 @@ func TestSelectReturnsTheBlocksOfAWorkchainOrShard(t *testing.T) {
 		if random.IntN(100) > 0 {
 			n.push(b, stamp{cursor: cursorOf(b)}, windowLimit{blocks: 200, bytes: 1 << 30}, place)
 		} else if len(n.blocks) > 20 { // blocks that were missing turn up
-			n = v.merge([]entry[int]{{b, v.stamps[10].cursor + "x"}, {b, v.stamps[15].cursor + "x"}}, windowLimit{blocks: 200, bytes: 1 << 30}, place)
+			n = v.merge([]entry[int]{{b, v.stamps[10].cursor + "x"}, {b, v.stamps[15].cursor + "x"}},
+				windowLimit{blocks: 200, bytes: 1 << 30}, place)
 		}
 		v = n
 		w := Window[int]{Blocks: v.blocks, index: v.index, first: v.base.next}
@@ -90,7 +91,9 @@ func TestIndexRemovesShardsWithoutBlocks(t *testing.T) {
 	v := emptyView[int](position{})
 	for b := range 10_000 {
 		v = v.extend()
-		v.push(b, stamp{cursor: fmt.Sprint(b)}, windowLimit{blocks: 10, bytes: 1 << 30}, func(b int) Place { return Place{Shard: uint64(b)} })
+		v.push(b, stamp{cursor: fmt.Sprint(b)}, windowLimit{blocks: 10, bytes: 1 << 30}, func(b int) Place {
+			return Place{Shard: uint64(b)}
+		})
 	}
 	if most := 10 + 10 + 1; len(v.index) != most {
 		t.Errorf("the index of a window of 10 blocks has %d lists, want %d", len(v.index), most)

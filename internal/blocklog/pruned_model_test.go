@@ -201,7 +201,9 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 					case 7:
 						s.set(func() { s.floor = max(s.floor, len(s.all)-1-rnd.IntN([]int{5, 250, 250}[rnd.IntN(3)])) })
 					case 8:
-						s.set(func() { s.down, s.replay, s.gone, s.lag = errDown, rnd.IntN(10), rnd.IntN(20) < 2, rnd.IntN(30) })
+						s.set(func() {
+							s.down, s.replay, s.gone, s.lag = errDown, rnd.IntN(10), rnd.IntN(20) < 2, rnd.IntN(30)
+						})
 					case 9:
 						s.set(func() { s.down = nil })
 						time.Sleep(time.Duration(rnd.IntN(5)) * time.Second)

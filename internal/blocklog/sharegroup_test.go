@@ -54,7 +54,8 @@ func TestLastIsTrueOnlyForTheNewestItem(t *testing.T) {
 			}
 			for left := blocks / 2; left > 0; left-- {
 				if item, err := r.Next(); err != nil || item.Payload == nil || item.Last != (left == 1) {
-					t.Errorf("round %d: Next returned %q, Last %v and %v with %d blocks left", n, item.Payload, item.Last, err, left)
+					t.Errorf("round %d: Next returned %q, Last %v and %v with %d blocks left", n, item.Payload,
+						item.Last, err, left)
 				}
 			}
 		}

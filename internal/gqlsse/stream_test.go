@@ -91,7 +91,8 @@ func TestStreamFollowsProtocol(t *testing.T) {
 				t.Errorf("wrote %q\nwant  %q", got, ":\n\n"+tc.want)
 			}
 			h := w.Result().Header
-			if h.Get("Content-Type") != "text/event-stream; charset=utf-8" || h.Get("X-Accel-Buffering") != "no" || h.Get("Cache-Control") != "no-store" {
+			if h.Get("Content-Type") != "text/event-stream; charset=utf-8" || h.Get("X-Accel-Buffering") != "no" ||
+				h.Get("Cache-Control") != "no-store" {
 				t.Errorf("received the headers %v, want those of an event stream that is not cached", h)
 			}
 		})

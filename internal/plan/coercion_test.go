@@ -180,8 +180,7 @@ func TestVariableValuesAreCoercedOnce(t *testing.T) {
 		"nested objects": {"Counts", "o",
 			strings.Repeat(`{"list":[1,1],"not":`, 15) + "{}" + strings.Repeat("}", 15), 30},
 	} {
-		text := "query($v:" + test.typ + "){" + strings.ReplaceAll(many(20, "a%d:counted(ARG:$v)"), "ARG", test.arg) +
-			"}"
+		text := "query($v:" + test.typ + "){" + strings.ReplaceAll(many(20, "a%d:counted(ARG:$v)"), "ARG", test.arg) + "}"
 		d := json.NewDecoder(strings.NewReader(test.value))
 		d.UseNumber()
 		var value any

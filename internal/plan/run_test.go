@@ -211,8 +211,7 @@ func TestValueThatTypeCannotRepresentIsFieldError(t *testing.T) {
 // A fragment counts only once in a selection set, even if it is spread there several times.
 func TestFieldErrorHasEachLocationOnce(t *testing.T) {
 	got := ask(testCache(t, defaultLimits), "{...A ...A int(mode: 4)} fragment A on Query{int(mode: 4)}", nil)
-	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got,
-		want) {
+	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

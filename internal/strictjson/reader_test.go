@@ -16,7 +16,8 @@ func TestReadAcceptsOnlyStrictJSON(t *testing.T) {
 		want any    // the value, if the text is valid
 		err  string // the error, if the text is invalid
 	}{
-		{text: `{"a":1,"b":[true,false,null,"x"]}`, want: map[string]any{"a": json.Number("1"), "b": []any{true, false, nil, "x"}}},
+		{text: `{"a":1,"b":[true,false,null,"x"]}`, want: map[string]any{"a": json.Number("1"),
+			"b": []any{true, false, nil, "x"}}},
 		{text: " {\t} \r\n", want: map[string]any{}},
 		{text: `[]`, want: []any{}},
 		{text: `"\"\\\/\b\f\n\r\t\u0041é"`, want: "\"\\/\b\f\n\r\tAé"},
@@ -100,7 +101,8 @@ func TestReadWithoutDepthLimitAllowsMaxDepth(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"query":"{info{version}}","variables":{"a":[1,-2.5e3,null,true]}}`, `{"a":1,"a":2}`, `"\ud83d\ude00\ud83d"`,
-		"[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]", "\"\xff\"", "{} x", "01", "1e5", "[1,]", `{"a`, "\x00", `"\u00`, `"\ud800\u`, `"\ud800\udc00`,
+		"[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]", "\"\xff\"", "{} x", "01", "1e5", "[1,]", `{"a`, "\x00", `"\u00`,
+		`"\ud800\u`, `"\ud800\udc00`,
 	} {
 		f.Add([]byte(seed))
 	}

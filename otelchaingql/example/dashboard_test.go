@@ -136,12 +136,14 @@ func TestDashboardUsesExistingSeries(t *testing.T) {
 				}
 				for _, label := range legend.FindAllStringSubmatch(target.LegendFormat, -1) {
 					if !slices.Contains(by, label[1]) {
-						t.Errorf("panel %q: the legend uses the label %s, which is not in the result of %s", p.Title, label[1], target.Expr)
+						t.Errorf("panel %q: the legend uses the label %s, which is not in the result of %s", p.Title,
+							label[1], target.Expr)
 					}
 				}
 				for name := range all {
 					if regexp.MustCompile(`\b` + name + `\b`).MatchString(target.Expr) {
-						shown[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")] = true
+						shown[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"),
+							"_count")] = true
 					}
 				}
 			}

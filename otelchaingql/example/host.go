@@ -38,7 +38,8 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 	// create no spans. Without a server name, the Host header of clients would be an attribute, with a time series for
 	// each value.
 	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
-		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters), otelhttp.WithPropagators(t.propagator))
+		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters),
+		otelhttp.WithPropagators(t.propagator))
 	chaingql.Mount(h.mux, "/{project}/graphql", served)
 	chaingql.Mount(h.mux, "/graphql", served) // for clients that send no project
 	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))

@@ -35,7 +35,8 @@ func TestProgramExportsMetricsAndTraces(t *testing.T) {
 	var out printed
 	done := make(chan error, 1)
 	go func() {
-		done <- run(ctx, []string{"-addr", "127.0.0.1:0", "-rate", "100", "-trouble", "20ms", "-traces", "stdout"}, &out)
+		done <- run(ctx, []string{"-addr", "127.0.0.1:0", "-rate", "100", "-trouble", "20ms", "-traces", "stdout"},
+			&out)
 	}()
 	addr := out.await(t, "serving on http://", "/demo/graphql")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -27,14 +27,17 @@ type telemetry struct {
 }
 
 // openTelemetry creates the telemetry. traces is the name of the exporter for spans: none, stdout or otlp.
-func openTelemetry(ctx context.Context, traces string, stdout io.Writer, more ...sdktrace.TracerProviderOption) (*telemetry, error) {
+func openTelemetry(ctx context.Context, traces string, stdout io.Writer,
+	more ...sdktrace.TracerProviderOption) (*telemetry, error) {
 	t := &telemetry{registry: prometheus.NewRegistry(), propagator: propagation.TraceContext{}}
-	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	t.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics, err := prometheusexporter.New(prometheusexporter.WithRegisterer(t.registry))
 	if err != nil {
 		return nil, err
 	}
-	about, err := resource.Merge(resource.Default(), resource.NewSchemaless(attribute.String("service.name", "chaingql-example")))
+	about, err := resource.Merge(resource.Default(), resource.NewSchemaless(attribute.String("service.name",
+		"chaingql-example")))
 	if err != nil {
 		return nil, err
 	}

@@ -146,7 +146,8 @@ func (tr *trial) socket(protocol string, header http.Header, frames ...string) *
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	c, _, err := websocket.Dial(ctx, tr.url+"/demo/graphql", &websocket.DialOptions{HTTPClient: client, HTTPHeader: header, Subprotocols: []string{protocol}})
+	c, _, err := websocket.Dial(ctx, tr.url+"/demo/graphql", &websocket.DialOptions{HTTPClient: client,
+		HTTPHeader: header, Subprotocols: []string{protocol}})
 	if err != nil {
 		tr.t.Fatal(err)
 	}
@@ -234,7 +235,8 @@ func (tr *trial) everything() {
 	tr.hear(old, second)
 	tr.hear(c, second)
 	tr.chain.Interrupt(errTrouble)
-	tr.await(`chaingql_source_up{chain="simulated"`, `chaingql_source_failures_total{chain="simulated",error_type="ended"`)
+	tr.await(`chaingql_source_up{chain="simulated"`,
+		`chaingql_source_failures_total{chain="simulated",error_type="ended"`)
 	tr.event(events, tr.block(3))
 	tr.await("chaingql_source_outage_duration_seconds_count")
 	leave()

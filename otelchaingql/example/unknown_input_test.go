@@ -14,7 +14,8 @@ func TestClientTextCreatesNoMetricSeries(t *testing.T) {
 	send := func(n int) {
 		t.Helper()
 		name := fmt.Sprint("N", n)
-		r, err := http.NewRequest("POST", tr.url+"/"+name+"/graphql?"+name, strings.NewReader(`{"query":"query `+name+`{__typename}"}`))
+		r, err := http.NewRequest("POST", tr.url+"/"+name+"/graphql?"+name,
+			strings.NewReader(`{"query":"query `+name+`{__typename}"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

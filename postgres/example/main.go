@@ -100,7 +100,8 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 	var running sync.WaitGroup
 	if *rate > 0 {
 		running.Go(func() {
-			if err := simulate(simulating, backend, time.Duration(float64(time.Second) / *rate)); err != nil && simulating.Err() == nil {
+			if err := simulate(simulating, backend, time.Duration(float64(time.Second) / *rate)); err != nil &&
+				simulating.Err() == nil {
 				failed <- err
 			}
 		})

@@ -128,7 +128,8 @@ func TestHandwrittenPeerParsesRequestsStrictly(t *testing.T) {
 		t.Fatal(err)
 	}
 	valid := string(queries[1].body)
-	for _, body := range []string{"", "{", valid + "{}", valid + " x", `{"query":1}`, `{"query":"","more":1}`, valid[:len(valid)-1]} {
+	for _, body := range []string{"", "{", valid + "{}", valid + " x", `{"query":1}`, `{"query":"","more":1}`,
+		valid[:len(valid)-1]} {
 		c := newCaller(t.Context(), h)
 		if c.call([]byte(body)); c.sent.status < 400 {
 			t.Errorf("the request %.50q received the status %d, want an error", body, c.sent.status)

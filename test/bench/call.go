@@ -68,8 +68,10 @@ func respond(h http.Handler, posted []byte) ([]byte, error) {
 	defer cancel()
 	c := newCaller(ctx, h)
 	got := c.call(posted)
-	if c.sent.status != http.StatusOK || bytes.Contains(got, []byte(`"errors"`)) || !bytes.Contains(got, []byte(`"data"`)) {
-		return nil, fmt.Errorf("response has status %d and body %.300s; the request was %.300s", c.sent.status, got, posted)
+	if c.sent.status != http.StatusOK || bytes.Contains(got, []byte(`"errors"`)) ||
+		!bytes.Contains(got, []byte(`"data"`)) {
+		return nil, fmt.Errorf("response has status %d and body %.300s; the request was %.300s", c.sent.status, got,
+			posted)
 	}
 	return bytes.Clone(got), nil
 }

@@ -58,7 +58,8 @@ func client(args []string) error {
 	if err != nil {
 		return err
 	}
-	c := &subscribers{addr: args[0], dialect: dialectOf(args[1]), stream: sameStream, poller: p, buf: make([]byte, 256<<10), out: json.NewEncoder(os.Stdout)}
+	c := &subscribers{addr: args[0], dialect: dialectOf(args[1]), stream: sameStream, poller: p,
+		buf: make([]byte, 256<<10), out: json.NewEncoder(os.Stdout)}
 	if args[2] == "different" {
 		c.stream = differentStream
 	}

@@ -31,7 +31,8 @@ func compression(ctx context.Context, size sizes, r *report) error {
 	}
 	defer s.stop()
 	t := r.table("permessage-deflate: bytes per frame and CPU per compression (µs)",
-		"fields", "level", "uncompressed", "equal ids", "saved", "saved of all bytes on the wire", "different ids", "saved", "with context takeover", "CPU",
+		"fields", "level", "uncompressed", "equal ids", "saved", "saved of all bytes on the wire", "different ids",
+		"saved", "with context takeover", "CPU",
 		"event of a stream", "compressed", "saved")
 	best := 0.0
 	for _, sel := range selections {
@@ -39,7 +40,8 @@ func compression(ctx context.Context, size sizes, r *report) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", sel.name, err)
 		}
-		for _, level := range []int{flate.HuffmanOnly, flate.BestSpeed, flate.DefaultCompression, flate.BestCompression} {
+		for _, level := range []int{flate.HuffmanOnly, flate.BestSpeed, flate.DefaultCompression,
+			flate.BestCompression} {
 			c, err := compressed(messages, level, size)
 			if err != nil {
 				return err
@@ -49,13 +51,15 @@ func compression(ctx context.Context, size sizes, r *report) error {
 			if sel.text == streamText {
 				best = max(best, saved(c.whole, 0))
 			}
-			t.add(sel.name, fmt.Sprint(level), figure(c.plain), figure(c.whole), percent(saved(c.whole, 0)), percent(saved(c.whole, wireHeaders)),
+			t.add(sel.name, fmt.Sprint(level), figure(c.plain), figure(c.whole), percent(saved(c.whole, 0)),
+				percent(saved(c.whole, wireHeaders)),
 				figure(c.shared), percent(saved(c.shared, 0)), figure(c.takeover), figure(c.cpu),
 				figure(c.event), figure(c.eventShared), percent(1-c.eventShared/c.event))
 		}
 	}
 	t.note("\"All bytes on the wire\" include the headers of TCP and IPv4. Context takeover cannot be shared: it needs a compressor for each connection.")
-	r.atMost("share of the bytes of a message with six fields that compressing it once for all readers would save", best, 0.3)
+	r.atMost("share of the bytes of a message with six fields that compressing it once for all readers would save",
+		best, 0.3)
 	return nil
 }
 

@@ -66,7 +66,8 @@ func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r
 	r.atMost(setup+": our time to the last delivery over gqlgen's", last.ratio(own, gqlgenGo), 0.45)
 	r.atMost("memory per idle subscribed connection, ours over gqlgen's", memory.ratio(own, gqlgenGo), 0.25)
 	t.note(fmt.Sprintf("A message of the same query has about %d bytes. "+
-		"The client, which is a separate process, needs %.1f µs of CPU time to read a message.", d.bytes, median(d.clientCPU)))
+		"The client, which is a separate process, needs %.1f µs of CPU time to read a message.", d.bytes,
+		median(d.clientCPU)))
 	rate := costs{}
 	for range size.bursts {
 		for _, a := range all {
@@ -83,7 +84,8 @@ func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r
 	}
 	t.show(fmt.Sprintf("same queries, a burst of %d blocks: messages per second", burst), rate, peers)
 	t.note("The bursts are not measured for graph-gophers, because it lost messages in some bursts and closed sockets in others.")
-	r.atLeast(fmt.Sprintf("a burst of %d blocks: our messages per second over gqlgen's", burst), rate.ratio(own, gqlgenGo), 5)
+	r.atLeast(fmt.Sprintf("a burst of %d blocks: our messages per second over gqlgen's", burst),
+		rate.ratio(own, gqlgenGo), 5)
 	return nil
 }
 
@@ -104,7 +106,8 @@ func deliveries(all []*subscribedServer, blocks int) (delivered, error) {
 			if err != nil {
 				return d, err
 			}
-			d.cpu[a.peer], d.last[a.peer] = append(d.cpu[a.peer], s.serverCPU), append(d.last[a.peer], s.last.Seconds()*1000)
+			d.cpu[a.peer], d.last[a.peer] = append(d.cpu[a.peer], s.serverCPU),
+				append(d.last[a.peer], s.last.Seconds()*1000)
 			d.bytes, d.clientCPU = s.bytes, append(d.clientCPU, s.clientCPU)
 		}
 	}

@@ -21,12 +21,14 @@ func TestCutFrameReturnsOnlyCompleteFrames(t *testing.T) {
 		p = append(append(p, text...), "next"...)
 		for _, part := range [][]byte{p[:1], p[:len(p)-5]} {
 			if _, rest, whole := cutFrame(part); whole || !bytes.Equal(rest, part) {
-				t.Errorf("cutFrame treats the first %d bytes of a frame as complete; its payload has %d bytes", len(part), size)
+				t.Errorf("cutFrame treats the first %d bytes of a frame as complete; its payload has %d bytes",
+					len(part), size)
 			}
 		}
 		f, rest, whole := cutFrame(p)
 		if !whole || f.opcode != textFrame || string(f.payload) != text || string(rest) != "next" {
-			t.Errorf("payload of %d bytes: cutFrame returns whole %v, opcode %d, a payload of %d bytes and rest %q", size, whole, f.opcode, len(f.payload), rest)
+			t.Errorf("payload of %d bytes: cutFrame returns whole %v, opcode %d, a payload of %d bytes and rest %q",
+				size, whole, f.opcode, len(f.payload), rest)
 		}
 	}
 }

@@ -47,10 +47,12 @@ func growth(ctx context.Context, size sizes, r *report) error {
 			}
 		}
 	}
-	t := r.table("Growth with subscribed connections", "connections", "CPU per message (µs)", "by hand", "time to the last delivery (ms)", "by hand", "CPU per query over loopback (µs)", "by hand")
+	t := r.table("Growth with subscribed connections", "connections", "CPU per message (µs)", "by hand",
+		"time to the last delivery (ms)", "by hand", "CPU per query over loopback (µs)", "by hand")
 	for _, n := range size.growth {
 		mine, theirs := contenderName(own, n), contenderName(handmade, n)
-		t.add(fmt.Sprint(n), figure(cpu.median(mine)), figure(cpu.median(theirs)), figure(last.median(mine)), figure(last.median(theirs)),
+		t.add(fmt.Sprint(n), figure(cpu.median(mine)), figure(cpu.median(theirs)), figure(last.median(mine)),
+			figure(last.median(theirs)),
 			figure(asked.median(mine)), figure(asked.median(theirs)))
 	}
 	t.note("In the handwritten server (\"by hand\"), one goroutine writes the same bytes to all sockets. " +
@@ -61,7 +63,8 @@ func growth(ctx context.Context, size sizes, r *report) error {
 		unit string
 	}{{cpu, "message"}, {asked, "query"}} {
 		mine, theirs := c.growth(own, size.growth), c.growth(handmade, size.growth)
-		r.atMost(fmt.Sprintf("CPU per %s, worst of %d to %d connections against the fewest", c.unit, few, many), mine, maxGrowth)
+		r.atMost(fmt.Sprintf("CPU per %s, worst of %d to %d connections against the fewest", c.unit, few, many), mine,
+			maxGrowth)
 		r.atMost(fmt.Sprintf("CPU per %s, this growth relative to the growth by hand", c.unit), mine/theirs, maxGrowth)
 	}
 	return nil
@@ -92,6 +95,7 @@ func (a *subscribedServer) measure(l *load, size sizes, cpu, last, asked costs) 
 		took, late = append(took, s.serverCPU), append(late, s.last.Seconds()*1000)
 	}
 	_, cost, err := a.load(l, size.load)
-	cpu[name], last[name], asked[name] = append(cpu[name], median(took)), append(last[name], median(late)), append(asked[name], cost)
+	cpu[name], last[name], asked[name] = append(cpu[name], median(took)), append(last[name], median(late)),
+		append(asked[name], cost)
 	return err
 }

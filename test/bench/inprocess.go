@@ -100,7 +100,9 @@ func inProcessOn(ctx context.Context, n int, s *source.Source, size sizes, r *re
 		for _, peer := range goPeers {
 			call := func(worker int) { all[peer][q.name][worker].call(q.body) }
 			count := callsIn(size.slice, func(int) { call(0) })
-			contenders = append(contenders, contender{peer, func() (float64, error) { return cpuPerCallOf(n, count, call), nil }})
+			contenders = append(contenders, contender{peer, func() (float64, error) {
+				return cpuPerCallOf(n, count, call), nil
+			}})
 		}
 		got, err := alternate(ctx, size.rounds, contenders)
 		if err != nil {
@@ -113,7 +115,8 @@ func inProcessOn(ctx context.Context, n int, s *source.Source, size sizes, r *re
 		t.add(row...)
 		for _, peer := range []string{gqlgenGo, handmade} {
 			if target := targets[peer][q.name]; target > 0 {
-				r.atLeast(fmt.Sprintf("in process, %d × CPU, %s: CPU of %s over ours", n, q.name, peer), got.ratio(peer, own), target)
+				r.atLeast(fmt.Sprintf("in process, %d × CPU, %s: CPU of %s over ours", n, q.name, peer),
+					got.ratio(peer, own), target)
 			}
 		}
 	}
@@ -137,7 +140,8 @@ func allocations(ctx context.Context, size sizes, r *report) error {
 	if err != nil {
 		return err
 	}
-	t := r.table("Allocations per query (count / bytes)", append(append([]string{"query"}, goPeers...), "the backend's part in that of chaingql")...)
+	t := r.table("Allocations per query (count / bytes)", append(append([]string{"query"}, goPeers...),
+		"the backend's part in that of chaingql")...)
 	for _, q := range queries {
 		row := []string{q.name}
 		counts := map[string]float64{}

@@ -22,7 +22,9 @@ type load struct {
 
 // newLoad returns a load of HTTP connections that post a body.
 func newLoad(addr string, posted []byte, connections int) (*load, error) {
-	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, addr, len(posted), posted)
+	request := fmt.Appendf(nil,
+		"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, addr,
+		len(posted), posted)
 	return openLoad(connections, request, isWhole, func() (int, error) { return dial(addr) })
 }
 
@@ -36,7 +38,8 @@ func newSocketLoad(addr string, payload []byte, connections int) (*load, error) 
 	})
 }
 
-func openLoad(connections int, request []byte, isWhole func([]byte) (bool, error), open func() (fd int, err error)) (*load, error) {
+func openLoad(connections int, request []byte, isWhole func([]byte) (bool, error),
+	open func() (fd int, err error)) (*load, error) {
 	p, err := newPoller()
 	if err != nil {
 		return nil, err

@@ -32,7 +32,8 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 	if err != nil {
 		return err
 	}
-	rate := r.table(fmt.Sprintf("Over loopback, %d connections: requests per second", size.connections), append([]string{"query"}, peers...)...)
+	rate := r.table(fmt.Sprintf("Over loopback, %d connections: requests per second", size.connections),
+		append([]string{"query"}, peers...)...)
 	cost := r.table("Over loopback: CPU of the server per request (µs)", append([]string{"query"}, peers...)...)
 	busy := 1.0
 	for _, q := range queries {
@@ -56,7 +57,8 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 		rate.add(rateRow...)
 		cost.add(costRow...)
 		busy = min(busy, rates.median(constant)*costs.median(constant)/1e6)
-		r.atLeast("loopback, "+q.name+": our requests per second over those of a constant response of the same size", rates.ratio(own, constant), shareOfConstant[q.name])
+		r.atLeast("loopback, "+q.name+": our requests per second over those of a constant response of the same size",
+			rates.ratio(own, constant), shareOfConstant[q.name])
 	}
 	rate.note(fmt.Sprintf("Each server runs on the first CPU, and the client on the second one. The server with a constant response used at least %.0f %% of its CPU: if the client limited the rates, it would use less.", 100*busy))
 	return nil
@@ -64,7 +66,8 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 
 // alternateLoads sends the same body to all servers alternately, over connections that newLoad opens. It
 // returns the number of requests per second and the CPU time per request of each server.
-func alternateLoads(ctx context.Context, servers []*server, newLoad func(string, []byte, int) (*load, error), posted []byte, size sizes) (rates, costs costs, err error) {
+func alternateLoads(ctx context.Context, servers []*server, newLoad func(string, []byte, int) (*load, error),
+	posted []byte, size sizes) (rates, costs costs, err error) {
 	rates, costs = map[string][]float64{}, map[string][]float64{}
 	loads := map[string]*load{}
 	defer func() {

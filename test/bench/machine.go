@@ -98,8 +98,10 @@ func versions() []string {
 	all := []string{runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, path := range []string{
-			"github.com/99designs/gqlgen", "github.com/graph-gophers/graphql-go", "github.com/graph-gophers/graphql-transport-ws",
-			"github.com/graphql-go/graphql", "github.com/graphql-go/handler", "github.com/vektah/gqlparser/v2", "github.com/coder/websocket",
+			"github.com/99designs/gqlgen", "github.com/graph-gophers/graphql-go",
+			"github.com/graph-gophers/graphql-transport-ws",
+			"github.com/graphql-go/graphql", "github.com/graphql-go/handler", "github.com/vektah/gqlparser/v2",
+			"github.com/coder/websocket",
 		} {
 			if i := slices.IndexFunc(info.Deps, func(m *debug.Module) bool { return m.Path == path }); i >= 0 {
 				all = append(all, strings.TrimPrefix(path, "github.com/")+" "+info.Deps[i].Version)

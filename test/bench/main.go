@@ -99,9 +99,11 @@ func measure(ctx context.Context, args []string) error {
 	size := full
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	out := flags.String("o", "", "file to write the results to, in Markdown")
-	chosen := flags.String("parts", "", "comma-separated parts to measure: "+strings.Join(names(parts), ",")+" (default all)")
+	chosen := flags.String("parts", "", "comma-separated parts to measure: "+strings.Join(names(parts),
+		",")+" (default all)")
 	small := flags.Bool("quick", false, "measure with small sizes, to check that every part runs")
-	profile := flags.String("profiles", "", "measure nothing and write CPU and allocation profiles of chaingql into this folder")
+	profile := flags.String("profiles", "",
+		"measure nothing and write CPU and allocation profiles of chaingql into this folder")
 	limit := flags.Duration("timeout", 20*time.Minute, "time limit of the whole run")
 	flags.IntVar(&size.rounds, "rounds", size.rounds, "number of rounds")
 	flags.IntVar(&size.subscribers, "subscribers", size.subscribers, "number of subscribers")

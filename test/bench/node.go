@@ -66,7 +66,8 @@ func chainData(s *source.Source) any {
 		}
 		for i := range page {
 			b := &page[i]
-			all.Blocks = append(all.Blocks, block{b.Hash.String(), b.SeqNo, b.Workchain, source.Shard(b), b.Time.Unix(), string(b.Cursor)})
+			all.Blocks = append(all.Blocks, block{b.Hash.String(), b.SeqNo, b.Workchain, source.Shard(b), b.Time.Unix(),
+				string(b.Cursor)})
 			after = b.Cursor
 		}
 	}

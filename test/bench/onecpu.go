@@ -9,7 +9,8 @@ import (
 // container.
 func oneCPU(ctx context.Context, size sizes, r *report) error {
 	peers := []string{own, gqlgenGo, handmade}
-	t := r.table(fmt.Sprintf("%d subscribers of a server on one CPU", size.subscribers), append([]string{"measure"}, peers...)...)
+	t := r.table(fmt.Sprintf("%d subscribers of a server on one CPU", size.subscribers),
+		append([]string{"measure"}, peers...)...)
 	for _, streams := range []string{"same", "different"} {
 		if err := oneCPUOf(ctx, streams, peers, size, r, t); err != nil {
 			return fmt.Errorf("%s: %w", streams, err)

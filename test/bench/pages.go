@@ -52,7 +52,8 @@ type pageCase struct {
 // workchain and the depth of the page.
 func pages(ctx context.Context, size sizes, r *report) error {
 	defer processors(1)()
-	t := r.table("Growth of pages: CPU per query (µs)", "page", "blocks", "CPU", "relative to the first row of its kind")
+	t := r.table("Growth of pages: CPU per query (µs)", "page", "blocks", "CPU",
+		"relative to the first row of its kind")
 	t.note("Rows are of the same kind if their pages come from the same place, have the same number of blocks and both have a cursor or none. The first row of each kind is a page of the masterchain.")
 	for _, open := range []func(sizes) ([]pageCase, error){windowCases, backendCases} {
 		cases, err := open(size)
@@ -75,7 +76,8 @@ func comparePages(ctx context.Context, cases []pageCase, size sizes, t *table) (
 	var contenders []contender
 	for i, c := range cases {
 		// A different name for each operation, because documents of the same form would share a plan.
-		body := post(fmt.Sprintf(`query q%d { blockchain { blocks(%s) { edges { node { %s } } } } }`, i, c.arguments, blockFields), nil)
+		body := post(fmt.Sprintf(`query q%d { blockchain { blocks(%s) { edges { node { %s } } } } }`, i, c.arguments,
+			blockFields), nil)
 		caller := newCaller(ctx, c.handler)
 		if got := bytes.Count(caller.call(body), []byte(`"block/`)); got != c.edges {
 			return 0, fmt.Errorf("%s: the page has %d blocks, want %d", c.name, got, c.edges)
@@ -139,11 +141,13 @@ func backendCases(size sizes) ([]pageCase, error) {
 	for _, edges := range []int{1, 50} {
 		for _, workchain := range []int{-1, 0, rareWorkchain} {
 			arguments := fmt.Sprintf("workchain: %d, last: %d", workchain, edges)
-			cases = append(cases, pageCase{"backend", "chain of " + fmt.Sprint(len(blocks)) + ": " + arguments, h, arguments, edges})
+			cases = append(cases, pageCase{"backend", "chain of " + fmt.Sprint(len(blocks)) + ": " + arguments, h,
+				arguments, edges})
 			for _, depth := range []int{10, 50, 99} {
 				after := blocks[len(blocks)*(100-depth)/100].Cursor
 				arguments := fmt.Sprintf("workchain: %d, first: %d, after: %q", workchain, edges, after)
-				name := fmt.Sprintf("chain of %d, %d %% below its top: workchain: %d, first: %d", len(blocks), depth, workchain, edges)
+				name := fmt.Sprintf("chain of %d, %d %% below its top: workchain: %d, first: %d", len(blocks), depth,
+					workchain, edges)
 				cases = append(cases, pageCase{"backend", name, h, arguments, edges})
 			}
 		}
@@ -158,9 +162,10 @@ func openWindow(blocks []chaingql.Block) (http.Handler, error) {
 		return nil, err
 	}
 	var received atomic.Int64
-	options := &chaingql.Options{WindowSize: len(blocks), Limits: chaingql.Limits{WindowBytes: -1}, Hooks: chaingql.Hooks{
-		BlockReceived: func(chaingql.Block, time.Duration) { received.Add(1) },
-	}}
+	options := &chaingql.Options{WindowSize: len(blocks), Limits: chaingql.Limits{WindowBytes: -1},
+		Hooks: chaingql.Hooks{
+			BlockReceived: func(chaingql.Block, time.Duration) { received.Add(1) },
+		}}
 	h := chaingql.New(chain, settings(options))
 	if _, err := respond(h, queries[1].body); err != nil { // the first query starts Follow
 		return nil, err

@@ -26,7 +26,8 @@ func plans(ctx context.Context, size sizes, r *report) error {
 	if err := repeated(ctx, s, size, r); err != nil {
 		return err
 	}
-	t := r.table(fmt.Sprintf("Floods of documents, with a cache limit of %d MB", chaingql.DefaultLimits().CacheBytes>>20), "documents", "growth of the heap (MB)", "CPU per document (µs)")
+	t := r.table(fmt.Sprintf("Floods of documents, with a cache limit of %d MB",
+		chaingql.DefaultLimits().CacheBytes>>20), "documents", "growth of the heap (MB)", "CPU per document (µs)")
 	for _, f := range []struct {
 		name string
 		n    int
@@ -68,21 +69,26 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 		for _, used := range []int{1, 10, n} {
 			call := func(i int) { c.call(bodies[i%used]) }
 			count := max(used, callsIn(size.slice, call))
-			contenders = append(contenders, contender{cachedName(n, used), func() (float64, error) { return cpuPerCall(count, call), nil }})
+			contenders = append(contenders, contender{cachedName(n, used), func() (float64, error) {
+				return cpuPerCall(count, call), nil
+			}})
 		}
 	}
 	got, err := alternate(ctx, max(2, size.rounds/2), contenders)
 	if err != nil {
 		return err
 	}
-	t := r.table("Growth with cached plans: CPU per query (µs)", "plans", "one plan used", "ten plans used in turn", "all plans used in turn")
+	t := r.table("Growth with cached plans: CPU per query (µs)", "plans", "one plan used", "ten plans used in turn",
+		"all plans used in turn")
 	worst, few := 0.0, size.plans[0]
 	for _, n := range size.plans {
-		t.add(fmt.Sprint(n), figure(got.median(cachedName(n, 1))), figure(got.median(cachedName(n, 10))), figure(got.median(cachedName(n, n))))
+		t.add(fmt.Sprint(n), figure(got.median(cachedName(n, 1))), figure(got.median(cachedName(n, 10))),
+			figure(got.median(cachedName(n, n))))
 		worst = max(worst, got.ratio(cachedName(n, 10), cachedName(few, 10)))
 	}
 	t.note("The last column includes CPU cache misses for plans and requests.")
-	r.atMost(fmt.Sprintf("CPU per query, worst of %d to %d cached plans against the fewest", few, slices.Max(size.plans)), worst, maxGrowth)
+	r.atMost(fmt.Sprintf("CPU per query, worst of %d to %d cached plans against the fewest", few,
+		slices.Max(size.plans)), worst, maxGrowth)
 	return nil
 }
 
@@ -90,7 +96,8 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 // literal and therefore share a plan with them.
 func repeated(ctx context.Context, s *source.Source, size sizes, r *report) error {
 	similar := func(i int) []byte {
-		return fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:%d){edges{node{%s}}}}}"}`, i, blockFields)
+		return fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:%d){edges{node{%s}}}}}"}`, i,
+			blockFields)
 	}
 	floods := []struct {
 		name string
@@ -115,14 +122,17 @@ func repeated(ctx context.Context, s *source.Source, size sizes, r *report) erro
 				return err
 			}
 			n := callsIn(size.slice, call)
-			contenders = append(contenders, contender{f.name, func() (float64, error) { return cpuPerCall(n, call), nil }})
+			contenders = append(contenders, contender{f.name, func() (float64, error) {
+				return cpuPerCall(n, call), nil
+			}})
 		}
 		got, err := alternate(ctx, size.rounds, contenders)
 		if err != nil {
 			return err
 		}
 		for _, f := range floods[1:] {
-			r.atMost(q.name+": CPU after a flood of documents "+f.name+", against before", got.ratio(f.name, "none"), maxGrowth)
+			r.atMost(q.name+": CPU after a flood of documents "+f.name+", against before", got.ratio(f.name, "none"),
+				maxGrowth)
 		}
 	}
 	return nil

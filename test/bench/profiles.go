@@ -29,7 +29,10 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := profiled(dir, q.name, 3*time.Second, func() error { c[own][q.name][0].call(q.body); return nil }); err != nil {
+		if err := profiled(dir, q.name, 3*time.Second, func() error {
+			c[own][q.name][0].call(q.body)
+			return nil
+		}); err != nil {
 			return err
 		}
 	}

@@ -15,10 +15,13 @@ const (
 	blockFields = `id seq_no workchain_id shard gen_utime chain_order`
 
 	balanceText = `query balance($address: String!) { blockchain { account(address: $address) { info { address balance(format: DEC) } } } }`
-	latestText  = `query latest { blockchain { blocks(workchain: -1, last: 1) { edges { node { ` + blockFields + ` } } } } }`
-	last50Text  = `query page { blockchain { blocks(workchain: -1, last: 50) { edges { node { ` + blockFields + ` } } } } }`
-	historyText = `query history { blockchain { blocks(workchain: -1, first: 50, after: "` + distant + `") { edges { node { ` + blockFields + ` } } } } }`
-	streamText  = `subscription { blocks { ` + blockFields + ` } }`
+	latestText  = `query latest { blockchain { blocks(workchain: -1, last: 1) { edges { node { ` + blockFields +
+		` } } } } }`
+	last50Text = `query page { blockchain { blocks(workchain: -1, last: 50) { edges { node { ` + blockFields +
+		` } } } } }`
+	historyText = `query history { blockchain { blocks(workchain: -1, first: 50, after: "` + distant +
+		`") { edges { node { ` + blockFields + ` } } } } }`
+	streamText = `subscription { blocks { ` + blockFields + ` } }`
 
 	// distant is the cursor of the 32nd masterchain block, which is older than the window of recent blocks.
 	distant = "120m"
@@ -95,7 +98,8 @@ func differentStream(i int) stream {
 		body = post(`subscription($f: BlockFilter) { blocks(filter: $f) { `+fields+` } }`,
 			map[string]any{"f": map[string]any{"workchain_id": map[string]any{"in": []int{-1, n}}}})
 	case 3:
-		body = post(fmt.Sprintf(`subscription s%d($n: Float) { blocks(filter: {gen_utime: {gt: $n}}) { %s } }`, n, fields), map[string]any{"n": n})
+		body = post(fmt.Sprintf(`subscription s%d($n: Float) { blocks(filter: {gen_utime: {gt: $n}}) { %s } }`, n,
+			fields), map[string]any{"n": n})
 	default:
 		body = post(fmt.Sprintf(`subscription { blocks(filter: {shard: {ne: "%016x"}, OR: {seq_no: {lt: %d}}}) { %s } }`, n, n, fields), nil)
 	}

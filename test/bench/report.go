@@ -90,7 +90,8 @@ func (t *table) write(b *strings.Builder) {
 	if len(t.rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n## %s\n\n| %s |\n|%s\n", t.title, strings.Join(t.header, " | "), strings.Repeat("---|", len(t.header)))
+	fmt.Fprintf(b, "\n## %s\n\n| %s |\n|%s\n", t.title, strings.Join(t.header, " | "),
+		strings.Repeat("---|", len(t.header)))
 	for _, row := range t.rows {
 		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
 	}

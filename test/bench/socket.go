@@ -69,7 +69,8 @@ func (p *poller) add(fd, number int) error {
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return err
 	}
-	return syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(number)})
+	return syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN,
+		Fd: int32(number)})
 }
 
 // wait blocks until a file descriptor is readable or ms milliseconds have passed. The field Fd of an

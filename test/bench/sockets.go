@@ -14,7 +14,8 @@ func sockets(ctx context.Context, size sizes, r *report) error {
 	if err != nil {
 		return err
 	}
-	t := r.table(fmt.Sprintf("%d WebSockets: CPU of the server per query (µs)", size.connections), append([]string{"query"}, peers...)...)
+	t := r.table(fmt.Sprintf("%d WebSockets: CPU of the server per query (µs)", size.connections),
+		append([]string{"query"}, peers...)...)
 	for _, q := range queries {
 		if q.stored {
 			continue // the servers have a live chain

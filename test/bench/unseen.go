@@ -33,7 +33,8 @@ func unseenDocuments(ctx context.Context, size sizes, r *report) error {
 		}},
 		{"another address as a literal", literal, func(c costs) {
 			r.atLeast("another literal in a document: CPU of gqlgen over ours (aim: 10)", c.ratio(gqlgenGo, own), 3)
-			r.atLeast("another literal in a document: CPU of graph-gophers over ours (aim: 10)", c.ratio(gophersGo, own), 3)
+			r.atLeast("another literal in a document: CPU of graph-gophers over ours (aim: 10)",
+				c.ratio(gophersGo, own), 3)
 		}},
 	} {
 		var contenders []contender
@@ -61,7 +62,8 @@ func unseenDocuments(ctx context.Context, size sizes, r *report) error {
 		if err != nil {
 			return err
 		}
-		t.add(kind.name, fmt.Sprintf("%.1f", got.median(own)), fmt.Sprintf("%.1f", got.median(gqlgenGo)), fmt.Sprintf("%.1f", got.median(gophersGo)))
+		t.add(kind.name, fmt.Sprintf("%.1f", got.median(own)), fmt.Sprintf("%.1f", got.median(gqlgenGo)),
+			fmt.Sprintf("%.1f", got.median(gophersGo)))
 		kind.want(got)
 	}
 	return nil
@@ -81,7 +83,8 @@ func unseen(r *rand.Rand) []byte {
 		return b.String()
 	}
 	node := mixed("id", "seq_no", "workchain_id", "shard", "gen_utime", "chain_order")
-	account := fmt.Sprintf("account(address: $address)%s{%sinfo {%s}%s}", gap(), gap(), mixed("id", "address", "balance(format: DEC)"), gap())
+	account := fmt.Sprintf("account(address: $address)%s{%sinfo {%s}%s}", gap(), gap(),
+		mixed("id", "address", "balance(format: DEC)"), gap())
 	blocks := fmt.Sprintf("blocks(workchain: -1, last: 1) {%sedges%s{ node {%s} } }", gap(), gap(), node)
 	text := fmt.Sprintf("query q%x($address: String!)%s{ blockchain {%s} }", r.Uint64(), gap(), mixed(account, blocks))
 	return post(text, map[string]any{"address": source.Address(r.IntN(source.Accounts)).String()})
@@ -95,5 +98,6 @@ func literal(r *rand.Rand) []byte {
 			address[i] = c - 'a' + 'A'
 		}
 	}
-	return post(fmt.Sprintf(`{ blockchain { account(address: "%s") { info { address balance(format: DEC) } } } }`, address), nil)
+	return post(fmt.Sprintf(`{ blockchain { account(address: "%s") { info { address balance(format: DEC) } } } }`,
+		address), nil)
 }

@@ -144,7 +144,8 @@ func extend(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
 		master, at = master+1, at.Add(3*time.Second)
 		var round []chaingql.Block
 		add := func(workchain int32, shard uint64, seqNo uint32) {
-			b := chaingql.Block{Workchain: workchain, Shard: shard, SeqNo: seqNo, Time: at, Cursor: chaingql.ChainOrder(workchain, shard, seqNo, master)}
+			b := chaingql.Block{Workchain: workchain, Shard: shard, SeqNo: seqNo, Time: at,
+				Cursor: chaingql.ChainOrder(workchain, shard, seqNo, master)}
 			for i := 0; i < len(b.Hash); i += 8 {
 				binary.BigEndian.PutUint64(b.Hash[i:], rng.Uint64())
 			}
@@ -162,7 +163,9 @@ func extend(known []chaingql.Block, n int, rng *rand.Rand) []chaingql.Block {
 			}
 		}
 		add(masterchain, wholeShard, master)
-		slices.SortFunc(round, func(a, b chaingql.Block) int { return strings.Compare(string(a.Cursor), string(b.Cursor)) })
+		slices.SortFunc(round, func(a, b chaingql.Block) int {
+			return strings.Compare(string(a.Cursor), string(b.Cursor))
+		})
 		blocks = append(blocks, round...)
 		if !settled {
 			reshard(rng, shards)
@@ -238,7 +241,9 @@ func (t *truth) filters() []filter {
 	}
 	return []filter{
 		{"all", "null", func(chaingql.Block) bool { return true }},
-		{"masterchain", `{"workchain_id":{"eq":-1}}`, func(b chaingql.Block) bool { return b.Workchain == masterchain }},
+		{"masterchain", `{"workchain_id":{"eq":-1}}`, func(b chaingql.Block) bool {
+			return b.Workchain == masterchain
+		}},
 		{"workchain 0", `{"workchain_id":{"eq":0}}`, func(b chaingql.Block) bool { return b.Workchain == 0 }},
 		one(busy), one(idle),
 	}

@@ -11,17 +11,19 @@ import (
 )
 
 var (
-	blocks      = flag.Int("chaos.blocks", 900, "number of blocks, at least 300; up to half of them are from a recording")
+	blocks = flag.Int("chaos.blocks", 900,
+		"number of blocks, at least 300; up to half of them are from a recording")
 	subscribers = flag.Int("chaos.subscribers", 24, "number of subscribers, a fifth of which are slow")
 	rate        = flag.Float64("chaos.rate", 200, "number of blocks per second")
 	cuts        = flag.Int("chaos.cuts", 40, "minimum number of connections to cut")
 	failures    = flag.Int("chaos.failures", 4, "minimum number of source failures")
-	holes       = flag.Float64("chaos.holes", 0.01, "probability that Follow omits a block, and probability that it swaps a block with the next one")
-	rounds      = flag.Int("chaos.rounds", 1, "number of times that each kind of hole occurs")
-	seed        = flag.Uint64("chaos.seed", 0, "random seed of the faults; 0 means a seed from the clock")
-	limit       = flag.Duration("chaos.for", 2*time.Minute, "time limit of the run")
-	forget      = flag.Bool("chaos.forget", false, "let clients resume without a cursor, so that the run fails")
-	logs        = flag.Bool("chaos.log", false, "print the log of the service")
+	holes       = flag.Float64("chaos.holes", 0.01,
+		"probability that Follow omits a block, and probability that it swaps a block with the next one")
+	rounds = flag.Int("chaos.rounds", 1, "number of times that each kind of hole occurs")
+	seed   = flag.Uint64("chaos.seed", 0, "random seed of the faults; 0 means a seed from the clock")
+	limit  = flag.Duration("chaos.for", 2*time.Minute, "time limit of the run")
+	forget = flag.Bool("chaos.forget", false, "let clients resume without a cursor, so that the run fails")
+	logs   = flag.Bool("chaos.log", false, "print the log of the service")
 )
 
 // progressTimeout is the maximum time that a run may take to make any progress.
@@ -134,7 +136,8 @@ func TestChaosSubscribersLoseNoBlocks(t *testing.T) {
 	replaced := size{blocks: 250 + 250**rounds, subscribers: *subscribers, cuts: 20, failures: 2, rate: 200}
 	replaced.fates = slices.Repeat([]fate{foundByNext, lostAtNext}, *rounds)
 	epochs := size{
-		blocks: 400, subscribers: *subscribers / 2, cuts: 20, failures: 2, rate: 200, fates: []fate{found, lost}, epoch: "mk2p9q",
+		blocks: 400, subscribers: *subscribers / 2, cuts: 20, failures: 2, rate: 200, fates: []fate{found, lost},
+		epoch: "mk2p9q",
 	}
 	if *forget {
 		continuing.resume = fromNow
@@ -172,7 +175,8 @@ func TestChaosDetectsClientsThatViolateProtocol(t *testing.T) {
 		t.Errorf("clients resumed one block too early, and the check did not find just duplicates: %+v", o)
 	}
 	if o := outcomes[2]; o.twice == 0 || o.lost > 0 {
-		t.Errorf("clients kept their blocks after STREAM_GAP, and the check did not find just duplicates: %+v", o.verdict)
+		t.Errorf("clients kept their blocks after STREAM_GAP, and the check did not find just duplicates: %+v",
+			o.verdict)
 	}
 }
 

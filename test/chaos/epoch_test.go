@@ -20,7 +20,8 @@ import (
 func TestChaosStreamsNeverMixBlocksOfTwoChains(t *testing.T) {
 	seed := chosenSeed()
 	t.Logf("-chaos.seed=%d", seed)
-	w, err := newWorld(size{blocks: 1000, subscribers: 60, cuts: 30, failures: 4, rate: 200, epoch: "mk2p9q"}, seed, *logs)
+	w, err := newWorld(size{blocks: 1000, subscribers: 60, cuts: 30, failures: 4, rate: 200, epoch: "mk2p9q"}, seed,
+		*logs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,8 @@ func (w *world) resumeAll(ctx context.Context, t *testing.T, n int) int {
 				p.client.CloseIdleConnections()
 				switch {
 				case s.wrong != "" || len(s.got) > 0:
-					t.Errorf("client %s resumed from %q, received %d blocks: %s", s.name, from.refused, len(s.got), s.wrong)
+					t.Errorf("client %s resumed from %q, received %d blocks: %s", s.name, from.refused, len(s.got),
+						s.wrong)
 				case s.truth == w.next:
 					refused.Add(1)
 				default:

@@ -18,7 +18,8 @@ func TestEveryMutationCanBeApplied(t *testing.T) {
 	for i, line := range strings.Split(strings.TrimSuffix(string(list), "\n"), "\n") {
 		fields := strings.Split(line, "\t")
 		if len(fields) != 4 {
-			t.Errorf("line %d of mutations.txt has %d fields, want 4: file, old text, new text, description", i+1, len(fields))
+			t.Errorf("line %d of mutations.txt has %d fields, want 4: file, old text, new text, description", i+1,
+				len(fields))
 			continue
 		}
 		source, err := os.ReadFile(filepath.Join("..", "..", fields[0]))

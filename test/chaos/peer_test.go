@@ -84,7 +84,8 @@ func (c peerConfig) traits() (all string) {
 		has  bool
 		name string
 	}{
-		{c.slow, "slow"}, {c.steady, "steady"}, {c.expiring, "expiring"}, {c.own, "resumes from its blocks"}, {c.ticks, "with ticks"},
+		{c.slow, "slow"}, {c.steady, "steady"}, {c.expiring, "expiring"}, {c.own, "resumes from its blocks"},
+		{c.ticks, "with ticks"},
 	} {
 		if t.has {
 			all += ", " + t.name

@@ -40,7 +40,8 @@ func newProxy(target string, narrow bool, seed uint64) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: listener, target: target, narrow: narrow, rng: rand.New(rand.NewPCG(seed, 2)), lines: map[*line]struct{}{}}
+	p := &proxy{listener: listener, target: target, narrow: narrow, rng: rand.New(rand.NewPCG(seed, 2)),
+		lines: map[*line]struct{}{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.running.Go(p.accept)
 	return p, nil

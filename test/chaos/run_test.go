@@ -22,7 +22,8 @@ func (w *world) addSubscribers() {
 	}
 	for id := 0; len(w.subscribers) < w.size.subscribers; id++ {
 		c := peerConfig{
-			speaks: transports[id%len(transports)], filters: []filter{filters[0]}, begins: begins[rng.IntN(len(begins))],
+			speaks: transports[id%len(transports)], filters: []filter{filters[0]},
+			begins:   begins[rng.IntN(len(begins))],
 			expiring: true, resume: w.resume,
 		}
 		if id >= 2*len(transports) {
@@ -62,7 +63,8 @@ func (w *world) probePruned(ctx context.Context) {
 				case s.last.code != "CURSOR_TOO_OLD": // the connection was probably cut
 					pause(ctx, 50*time.Millisecond)
 				case !known || !w.truth.isOwn(s.last.oldest) || oldest < floor || oldest > int(w.pruned.Load()):
-					w.fault("%s: CURSOR_TOO_OLD has the oldest cursor %q, want the cursor of block %d", s.name, s.last.oldest, floor)
+					w.fault("%s: CURSOR_TOO_OLD has the oldest cursor %q, want the cursor of block %d", s.name,
+						s.last.oldest, floor)
 					return
 				default:
 					w.tooOld.Add(1)

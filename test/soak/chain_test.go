@@ -60,7 +60,8 @@ func (b block) number() (n int, committed time.Time, err error) {
 	}
 	n = int(binary.BigEndian.Uint64(raw[24:]))
 	due := blockAt(n, time.Unix(0, int64(binary.BigEndian.Uint64(raw))))
-	if b.SeqNo != int(due.SeqNo) || b.WorkchainID != due.Workchain || b.Shard != fmt.Sprintf("%016x", due.Shard) || b.ChainOrder != string(due.Cursor) {
+	if b.SeqNo != int(due.SeqNo) || b.WorkchainID != due.Workchain || b.Shard != fmt.Sprintf("%016x", due.Shard) ||
+		b.ChainOrder != string(due.Cursor) {
 		return 0, committed, fmt.Errorf("block %d has wrong fields: %+v", n, b)
 	}
 	return n, due.Time, nil

@@ -92,7 +92,8 @@ type usage struct {
 func (h usage) memory() int64 { return h.rss - h.Free }
 
 func (h usage) String() string {
-	return fmt.Sprintf("RSS %.1f MB (free %.1f, heap %.1f), %d goroutines, %d files", float64(h.rss)/1e6, float64(h.Free)/1e6, float64(h.Heap)/1e6, h.Goroutines, h.files)
+	return fmt.Sprintf("RSS %.1f MB (free %.1f, heap %.1f), %d goroutines, %d files", float64(h.rss)/1e6,
+		float64(h.Free)/1e6, float64(h.Heap)/1e6, h.Goroutines, h.files)
 }
 
 // processUsage reads from /proc how much memory a process has and how many files it has open.

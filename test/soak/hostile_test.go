@@ -152,41 +152,61 @@ func hostiles() []hostile {
 			return post(query(fmt.Sprintf("{a%d:info{version time}}", rand.Uint64())))
 		}},
 		{"bad JSON", 2, brief, `400 BAD_REQUEST`, sendAndRead, func() string { return post(oneOf(badBodies)) }},
-		{"huge bodies", 2, brief, `|413 LIMIT_EXCEEDED`, sendAndRead, func() string { return post(strings.Repeat(" ", 1<<20)) }},
+		{"huge bodies", 2, brief, `|413 LIMIT_EXCEEDED`, sendAndRead, func() string {
+			return post(strings.Repeat(" ", 1<<20))
+		}},
 		{"huge chunks", 1, brief, `|413 LIMIT_EXCEEDED`, sendAndRead, func() string {
-			return strings.Replace(post(""), "Content-Length: 0", "Transfer-Encoding: chunked", 1) + "ffffff\r\n" + strings.Repeat(" ", 1<<20)
+			return strings.Replace(post(""), "Content-Length: 0", "Transfer-Encoding: chunked", 1) + "ffffff\r\n" +
+				strings.Repeat(" ", 1<<20)
 		}},
 		{"slow bodies", 8, long, `|408 TIMEOUT`, sendSlowly, func() string { return half + " " }},
-		{"slow headers", 4, long, `|408|400`, sendSlowly, func() string { return "GET /open/graphql HTTP/1.1\nX: " + strings.Repeat("a", 1000) }},
+		{"slow headers", 4, long, `|408|400`, sendSlowly, func() string {
+			return "GET /open/graphql HTTP/1.1\nX: " + strings.Repeat("a", 1000)
+		}},
 		{"wrong secrets", 2, brief, `401 UNAUTHENTICATED`, sendAndRead, func() string {
-			return request("POST", "/locked/graphql", query("{info{version}}"), "Authorization: Basic "+base64.StdEncoding.EncodeToString(random(24)))
+			return request("POST", "/locked/graphql", query("{info{version}}"),
+				"Authorization: Basic "+base64.StdEncoding.EncodeToString(random(24)))
 		}},
 		{"unknown projects", 1, brief, `401 UNAUTHENTICATED`, sendAndRead, func() string {
 			return request("POST", fmt.Sprintf("/p%d/graphql", rand.Uint64()), query("{info{version}}"))
 		}},
 		{"wrong secrets on sockets", 2, brief, gone, sendAndRead, func() string {
-			return upgrade("locked", oneOf(protocols)) + frame(`{"type":"connection_init","payload":{"Authorization":"Basic eA=="}}`)
+			return upgrade("locked", oneOf(protocols)) +
+				frame(`{"type":"connection_init","payload":{"Authorization":"Basic eA=="}}`)
 		}},
 		{"random bytes", 2, brief, `|400`, sendAndRead, func() string { return string(random(500)) + "\r\n\r\n" }},
 		{"random bodies", 1, brief, `400 BAD_REQUEST`, sendAndRead, func() string { return post(string(random(500))) }},
-		{"random frames", 2, brief, gone, sendAndRead, func() string { return upgrade("open", oneOf(protocols)) + string(random(500)) }},
-		{"half frames", 8, long, gone, sendAndRead, func() string {
-			return upgrade("open", oneOf(protocols)) + frame(`{"type":"connection_init"}`) + frame(strings.Repeat(" ", 1000))[:3+rand.IntN(900)]
+		{"random frames", 2, brief, gone, sendAndRead, func() string {
+			return upgrade("open", oneOf(protocols)) + string(random(500))
 		}},
-		{"sockets that say nothing", 8, long, gone, sendAndRead, func() string { return upgrade("open", oneOf(protocols)) }},
+		{"half frames", 8, long, gone, sendAndRead, func() string {
+			return upgrade("open", oneOf(protocols)) + frame(`{"type":"connection_init"}`) +
+				frame(strings.Repeat(" ", 1000))[:3+rand.IntN(900)]
+		}},
+		{"sockets that say nothing", 8, long, gone, sendAndRead, func() string {
+			return upgrade("open", oneOf(protocols))
+		}},
 		{"floods", 2, long, gone, sendAndRead, func() string {
 			protocol := oneOf(protocols)
-			text := oneOf([]string{`{"type":"ping"}`, `{"type":"x"}`, "{", start(protocol, "1", live), start(protocol, "#", query("{nothing}")), start(protocol, "#", live)})
-			return upgrade("open", protocol) + frame(`{"type":"connection_init"}`) + strings.Join(numbered(1000, frame(text)), "")
+			text := oneOf([]string{`{"type":"ping"}`, `{"type":"x"}`, "{", start(protocol, "1", live),
+				start(protocol, "#", query("{nothing}")), start(protocol, "#", live)})
+			return upgrade("open", protocol) + frame(`{"type":"connection_init"}`) +
+				strings.Join(numbered(1000, frame(text)), "")
 		}},
 		{"connect and leave", 2, brief, ``, sendAndLeave, func() string { return "" }},
 		{"ask and leave", 2, brief, ``, sendAndLeave, func() string { return post(expensive) }},
-		{"stream and leave", 1, brief, ``, sendAndLeave, func() string { return post(live, "Accept: text/event-stream") }},
+		{"stream and leave", 1, brief, ``, sendAndLeave, func() string {
+			return post(live, "Accept: text/event-stream")
+		}},
 		{"subscribe and leave", 2, brief, ``, sendAndLeave, func() string {
 			return upgrade("open", "graphql-ws") + frame(start("graphql-ws", "1", live))
 		}},
-		{"unread responses", 3, long, ``, sendAndNeverRead, func() string { return strings.Repeat(post(expensive, "Connection: keep-alive"), 50) }},
-		{"unread streams", 3, long, ``, sendAndNeverRead, func() string { return post(live, "Accept: text/event-stream") }},
+		{"unread responses", 3, long, ``, sendAndNeverRead, func() string {
+			return strings.Repeat(post(expensive, "Connection: keep-alive"), 50)
+		}},
+		{"unread streams", 3, long, ``, sendAndNeverRead, func() string {
+			return post(live, "Accept: text/event-stream")
+		}},
 		{"unread sockets", 3, long, ``, sendAndNeverRead, func() string {
 			return upgrade("open", "graphql-ws") + strings.Join(numbered(31, frame(start("graphql-ws", "#", live))), "")
 		}},
@@ -212,7 +232,8 @@ var documents = []string{
 
 var badBodies = []string{
 	``, `{`, `[]`, `[{"query":"{info{version}}"}]`, `null`, `{"query":1}`, `{"query":"{info{version}}","variables":[]}`,
-	`{"query":"{info{version}}","query":"{info{version}}"}`, `{"query":"{info{version}}"}}`, `{"variables":{}}`, "\xff\xfe{}",
+	`{"query":"{info{version}}","query":"{info{version}}"}`, `{"query":"{info{version}}"}}`, `{"variables":{}}`,
+	"\xff\xfe{}",
 }
 
 func oneOf(texts []string) string { return texts[rand.IntN(len(texts))] }
@@ -247,7 +268,8 @@ func post(body string, headers ...string) string {
 // request returns an HTTP request with default headers.
 func request(method, path, body string, headers ...string) string {
 	all := strings.Join(append(headers, ""), "\r\n")
-	for _, usual := range []string{"Host: soak.example", "Connection: close", "Accept: application/graphql-response+json", "Content-Type: application/json"} {
+	for _, usual := range []string{"Host: soak.example", "Connection: close",
+		"Accept: application/graphql-response+json", "Content-Type: application/json"} {
 		if name, _, _ := strings.Cut(usual, ":"); !strings.Contains(all, name+":") {
 			all += usual + "\r\n"
 		}
@@ -256,7 +278,8 @@ func request(method, path, body string, headers ...string) string {
 }
 
 func upgrade(project, protocol string) string {
-	return request("GET", "/"+project+"/graphql", "", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+	return request("GET", "/"+project+"/graphql", "", "Connection: Upgrade", "Upgrade: websocket",
+		"Sec-WebSocket-Version: 13",
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: "+protocol)
 }
 

@@ -62,19 +62,21 @@ func (w *world) randomQuery() checkedQuery {
 		}}
 	case 1:
 		before, n, of := seen-rand.IntN(kept/2), 1+rand.IntN(50), interests[rand.IntN(2)]
-		return checkedQuery{askPage, fmt.Sprintf(`{"w":%s,"n":%d,"b":%q}`, of.workchain, n, cursorAt(before)), func(data responseData) error {
-			edges, due := data.Blockchain.Blocks.Edges, before
-			if len(edges) != n {
-				return fmt.Errorf("a page of %d blocks has %d", n, len(edges))
-			}
-			for i := n - 1; i >= 0; i-- {
-				due = of.before(due)
-				if got, _, err := edges[i].Node.number(); err != nil || got != due || edges[i].Cursor != cursorAt(due) {
-					return fmt.Errorf("block %d with cursor %q, want block %d: %w", got, edges[i].Cursor, due, err)
+		return checkedQuery{askPage, fmt.Sprintf(`{"w":%s,"n":%d,"b":%q}`, of.workchain, n, cursorAt(before)),
+			func(data responseData) error {
+				edges, due := data.Blockchain.Blocks.Edges, before
+				if len(edges) != n {
+					return fmt.Errorf("a page of %d blocks has %d", n, len(edges))
 				}
-			}
-			return nil
-		}}
+				for i := n - 1; i >= 0; i-- {
+					due = of.before(due)
+					if got, _, err := edges[i].Node.number(); err != nil || got != due ||
+						edges[i].Cursor != cursorAt(due) {
+						return fmt.Errorf("block %d with cursor %q, want block %d: %w", got, edges[i].Cursor, due, err)
+					}
+				}
+				return nil
+			}}
 	}
 	return checkedQuery{askLatest, "null", func(data responseData) error {
 		edges := data.Blockchain.Blocks.Edges
@@ -114,7 +116,8 @@ func (w *world) ask(ctx context.Context, q checkedQuery) error {
 	get, byHash, locked := rand.IntN(3) == 0, rand.IntN(3) == 0, rand.IntN(2) == 0
 	extensions := ""
 	if byHash {
-		extensions = fmt.Sprintf(`{"persistedQuery":{"version":1,"sha256Hash":"%x"}}`, sha256.Sum256([]byte(q.document)))
+		extensions = fmt.Sprintf(`{"persistedQuery":{"version":1,"sha256Hash":"%x"}}`,
+			sha256.Sum256([]byte(q.document)))
 	}
 	document := q.document
 	if byHash {
@@ -136,7 +139,8 @@ func (w *world) ask(ctx context.Context, q checkedQuery) error {
 var errNotPersisted = errors.New("PERSISTED_QUERY_NOT_FOUND")
 
 // exchange sends one request.
-func (w *world) exchange(ctx context.Context, get, locked bool, document, variables, extensions string) (data responseData, err error) {
+func (w *world) exchange(ctx context.Context, get, locked bool, document, variables,
+	extensions string) (data responseData, err error) {
 	project := "open"
 	if locked {
 		project = "locked"

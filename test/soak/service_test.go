@@ -74,7 +74,9 @@ func serve(kind string) error {
 		PageSlow: 0.05, Duplicate: 0.01, Replay: 0.01, Longest: 50 * time.Millisecond,
 	})}
 	s.handler.Store(s.open())
-	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) })
+	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.handler.Load().ServeHTTP(w, r)
+	})
 	if kind == leaking {
 		h = leaky(h)
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 var (
-	length   = flag.Duration("soak.for", 2*time.Second, "duration of the load, without the warm-up of a tenth and the shutdown")
+	length = flag.Duration("soak.for", 2*time.Second,
+		"duration of the load, without the warm-up of a tenth and the shutdown")
 	restarts = flag.Int("soak.restarts", 1, "number of restarts of the service")
 	busy     = flag.Float64("soak.busy", 0.6, "share of the machine's CPU time to use")
 	leakFlag = flag.Bool("soak.leak", false, "let the service keep some data of each request; the run must then fail")
@@ -108,11 +109,13 @@ func soak(t *testing.T, s size) (faults []string) {
 	}
 	// The race detector does not return its own memory.
 	if grown := after.memory() - before.memory(); grown > most && !raceEnabled {
-		faults = append(faults, fmt.Sprintf("memory has grown by %.1f MB: %v, then %v", float64(grown)/1e6, before, after))
+		faults = append(faults, fmt.Sprintf("memory has grown by %.1f MB: %v, then %v", float64(grown)/1e6, before,
+			after))
 	}
 	if after.Goroutines > before.Goroutines || after.files > before.files {
 		h, err := c.ask("stacks")
-		faults = append(faults, fmt.Sprintf("goroutines or files leaked: %v, then %v (%v)\n%s", before, after, err, h.Stacks))
+		faults = append(faults, fmt.Sprintf("goroutines or files leaked: %v, then %v (%v)\n%s", before, after, err,
+			h.Stacks))
 	}
 	return faults
 }
@@ -122,17 +125,20 @@ func (w *world) table(before, after usage) string {
 	var t strings.Builder
 	for _, row := range [][2]any{
 		{"load", fmt.Sprintf("%v, after a warm-up of %v", w.length, w.warm)},
-		{"restarts of the service, failures of its source", fmt.Sprintf("%d, %d", w.restarted, w.blocks/interruptEvery)},
+		{"restarts of the service, failures of its source", fmt.Sprintf("%d, %d", w.restarted,
+			w.blocks/interruptEvery)},
 		{"CPU", w.mean},
 		{"honest queries", fmt.Sprintf("%d, %v", w.answered.Load(), &w.latency)},
-		{"blocks to honest subscribers", fmt.Sprintf("%d (of %d committed), from commit to receipt %v", w.delivered.Load(), w.blocks, &w.delivery)},
+		{"blocks to honest subscribers", fmt.Sprintf("%d (of %d committed), from commit to receipt %v",
+			w.delivered.Load(), w.blocks, &w.delivery)},
 		{"hostile connections", w.hostilities.Load()},
 		{"responses by code", &w.codes},
 		{"SERVICE_UNAVAILABLE during restarts", w.unavailable.Load()},
 		{"wrong responses, lost blocks, other errors", w.wrong.Load()},
 		{"after warm-up", before},
 		{"at the end", after},
-		{"memory without free pages", fmt.Sprintf("%+.1f %%", 100*float64(after.memory()-before.memory())/float64(before.memory()))},
+		{"memory without free pages", fmt.Sprintf("%+.1f %%",
+			100*float64(after.memory()-before.memory())/float64(before.memory()))},
 	} {
 		fmt.Fprintf(&t, "\n| %s | %v |", row[0], row[1])
 	}

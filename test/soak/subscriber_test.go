@@ -120,7 +120,8 @@ func (s *subscriber) overSocket(ctx context.Context, cursor string) error {
 	if s.project == "locked" { // a browser cannot set headers
 		payload = fmt.Sprintf(`,"payload":{"Authorization":%q}`, basic)
 	}
-	conn, resp, err := websocket.Dial(ctx, s.url(s.project), &websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{s.protocol}})
+	conn, resp, err := websocket.Dial(ctx, s.url(s.project), &websocket.DialOptions{HTTPClient: s.client,
+		Subprotocols: []string{s.protocol}})
 	if err != nil {
 		if resp != nil {
 			return s.refused(resp)

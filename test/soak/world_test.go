@@ -209,7 +209,8 @@ func (w *world) logFigures() error {
 		return err
 	}
 	w.t.Logf("%6v: %d requests (%v), honest errors %d, unavailable %d, queries %v, blocks %v, %v, %v",
-		time.Since(w.begun).Round(time.Second), w.codes.sum(), &w.codes, w.wrong.Load(), w.unavailable.Load(), &w.latency, &w.delivery,
+		time.Since(w.begun).Round(time.Second), w.codes.sum(), &w.codes, w.wrong.Load(), w.unavailable.Load(),
+		&w.latency, &w.delivery,
 		w.recently, h)
 	return nil
 }

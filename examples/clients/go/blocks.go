@@ -124,7 +124,8 @@ func endedBy(e *gqlerror.Error) *Ended {
 // lost reports whether err means that the connection was lost, so that another attempt may succeed.
 func lost(err error) bool {
 	switch websocket.CloseStatus(err) {
-	case websocket.StatusGoingAway, websocket.StatusServiceRestart, websocket.StatusTryAgainLater, websocket.StatusNormalClosure:
+	case websocket.StatusGoingAway, websocket.StatusServiceRestart, websocket.StatusTryAgainLater,
+		websocket.StatusNormalClosure:
 		return true
 	case -1: // the connection ended without a close frame
 		var status handshakeStatus

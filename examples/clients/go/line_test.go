@@ -31,7 +31,8 @@ func newBadLine(t *testing.T, target string, least, most int, silent bool) *badL
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &badLine{Listener: listener, target: target, least: least, most: most, silent: silent, open: map[net.Conn]bool{}}
+	l := &badLine{Listener: listener, target: target, least: least, most: most, silent: silent,
+		open: map[net.Conn]bool{}}
 	l.running.Go(l.accept)
 	t.Cleanup(l.close)
 	return l

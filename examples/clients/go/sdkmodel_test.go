@@ -66,7 +66,8 @@ func newModelSDK(t *testing.T, address string, before func(connection int)) *mod
 
 // connect opens a connection and returns when it has ended.
 func (m *modelSDK) connect() {
-	conn, _, err := websocket.Dial(m.done, "ws://"+m.address+"/shop/graphql", &websocket.DialOptions{Subprotocols: []string{"graphql-ws"}})
+	conn, _, err := websocket.Dial(m.done, "ws://"+m.address+"/shop/graphql",
+		&websocket.DialOptions{Subprotocols: []string{"graphql-ws"}})
 	if err != nil {
 		m.fail(initFailed, err.Error())
 		return

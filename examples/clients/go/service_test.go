@@ -34,7 +34,9 @@ func serveAt(t *testing.T, rhythm time.Duration) *service {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/{project}/graphql", func(w http.ResponseWriter, r *http.Request) { s.handler.Load().ServeHTTP(w, r) })
+	mux.HandleFunc("/{project}/graphql", func(w http.ResponseWriter, r *http.Request) {
+		s.handler.Load().ServeHTTP(w, r)
+	})
 	server := &http.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -82,8 +84,10 @@ func (s *service) grow(rounds int) {
 	}
 	for last := n + uint32(rounds); n < last; n++ {
 		if err := s.chain.Append(
-			chaingql.Block{Shard: 1 << 63, SeqNo: n, Time: genesis, Hash: [32]byte{0, byte(n >> 8), byte(n)}, Cursor: chaingql.ChainOrder(0, 1<<63, n, n)},
-			chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: n, Time: genesis, Hash: [32]byte{1, byte(n >> 8), byte(n)}, Cursor: chaingql.ChainOrder(-1, 1<<63, n, 0)},
+			chaingql.Block{Shard: 1 << 63, SeqNo: n, Time: genesis, Hash: [32]byte{0, byte(n >> 8), byte(n)},
+				Cursor: chaingql.ChainOrder(0, 1<<63, n, n)},
+			chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: n, Time: genesis,
+				Hash: [32]byte{1, byte(n >> 8), byte(n)}, Cursor: chaingql.ChainOrder(-1, 1<<63, n, 0)},
 		); err != nil {
 			s.t.Error(err)
 		}

@@ -98,7 +98,8 @@ func run(ctx context.Context, base string, rounds int, only string, out io.Write
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 		low, high := interval(ratios)
-		fmt.Fprintf(table, "%s\t%s\t%.0f\t%.0f\t%.3f\t%.3f to %.3f\n", w.name, w.unit, median(before), median(now), median(ratios), low, high)
+		fmt.Fprintf(table, "%s\t%s\t%.0f\t%.0f\t%.3f\t%.3f to %.3f\n", w.name, w.unit, median(before), median(now),
+			median(ratios), low, high)
 		if high >= maxRatio {
 			slower = append(slower, w.name)
 		}
@@ -107,7 +108,8 @@ func run(ctx context.Context, base string, rounds int, only string, out io.Write
 		return err
 	}
 	if len(slower) > 0 {
-		return fmt.Errorf("the confidence interval of the ratio reaches %v for %s", maxRatio, strings.Join(slower, ", "))
+		return fmt.Errorf("the confidence interval of the ratio reaches %v for %s", maxRatio,
+			strings.Join(slower, ", "))
 	}
 	return nil
 }

@@ -38,21 +38,24 @@ func (f *stringFilter) is() *source.Is[string] {
 	if f == nil {
 		return nil
 	}
-	return &source.Is[string]{Eq: f.Eq, Ne: f.Ne, Gt: f.Gt, Lt: f.Lt, Ge: f.Ge, Le: f.Le, In: list(f.In), NotIn: list(f.NotIn)}
+	return &source.Is[string]{Eq: f.Eq, Ne: f.Ne, Gt: f.Gt, Lt: f.Lt, Ge: f.Ge, Le: f.Le, In: list(f.In),
+		NotIn: list(f.NotIn)}
 }
 
 func (f *floatFilter) is() *source.Is[float64] {
 	if f == nil {
 		return nil
 	}
-	return &source.Is[float64]{Eq: f.Eq, Ne: f.Ne, Gt: f.Gt, Lt: f.Lt, Ge: f.Ge, Le: f.Le, In: list(f.In), NotIn: list(f.NotIn)}
+	return &source.Is[float64]{Eq: f.Eq, Ne: f.Ne, Gt: f.Gt, Lt: f.Lt, Ge: f.Ge, Le: f.Le, In: list(f.In),
+		NotIn: list(f.NotIn)}
 }
 
 func (f *intFilter) is() *source.Is[int] {
 	if f == nil {
 		return nil
 	}
-	return &source.Is[int]{Eq: wide(f.Eq), Ne: wide(f.Ne), Gt: wide(f.Gt), Lt: wide(f.Lt), Ge: wide(f.Ge), Le: wide(f.Le), In: wides(f.In), NotIn: wides(f.NotIn)}
+	return &source.Is[int]{Eq: wide(f.Eq), Ne: wide(f.Ne), Gt: wide(f.Gt), Lt: wide(f.Lt), Ge: wide(f.Ge),
+		Le: wide(f.Le), In: wides(f.In), NotIn: wides(f.NotIn)}
 }
 
 func list[T any](items *[]*T) []*T {

@@ -40,8 +40,10 @@ func (c chain) Account(_ context.Context, _ *BlockchainQuery, address string) (*
 	return &BlockchainAccountQuery{Info: &BlockchainAccount{ID: "account/" + raw, Address: &raw}}, nil
 }
 
-func (c chain) Blocks(ctx context.Context, _ *BlockchainQuery, workchain *int, shard *string, first *int, after *string, last *int, before *string, allow *bool, _ *BlockchainMasterSeqNoFilter, _ *bool) (*BlockchainBlocksConnection, error) {
-	page, err := c.source.Page(ctx, source.Ask{Workchain: workchain, Shard: shard, First: first, After: after, Last: last, Before: before, AllowInconsistently: allow})
+func (c chain) Blocks(ctx context.Context, _ *BlockchainQuery, workchain *int, shard *string, first *int, after *string,
+	last *int, before *string, allow *bool, _ *BlockchainMasterSeqNoFilter, _ *bool) (*BlockchainBlocksConnection, error) {
+	page, err := c.source.Page(ctx, source.Ask{Workchain: workchain, Shard: shard, First: first, After: after,
+		Last: last, Before: before, AllowInconsistently: allow})
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +53,9 @@ func (c chain) Blocks(ctx context.Context, _ *BlockchainQuery, workchain *int, s
 		edges[i] = edge(&page.Blocks[i])
 	}
 	return &BlockchainBlocksConnection{
-		Edges:    edges,
-		PageInfo: &PageInfo{StartCursor: &start, EndCursor: &end, HasNextPage: page.HasNext, HasPreviousPage: page.HasPrevious},
+		Edges: edges,
+		PageInfo: &PageInfo{StartCursor: &start, EndCursor: &end, HasNextPage: page.HasNext,
+			HasPreviousPage: page.HasPrevious},
 	}, nil
 }
 
@@ -60,7 +63,8 @@ func edge(b *chaingql.Block) *BlockchainBlocksEdge {
 	hash, shard, cursor := b.Hash.String(), source.Shard(b), string(b.Cursor)
 	seqNo, workchain, utime := float64(b.SeqNo), int(b.Workchain), float64(b.Time.Unix())
 	return &BlockchainBlocksEdge{Cursor: cursor, Node: &BlockchainBlock{
-		ID: "block/" + hash, Hash: &hash, SeqNo: &seqNo, WorkchainID: &workchain, Shard: &shard, GenUtime: &utime, ChainOrder: &cursor,
+		ID: "block/" + hash, Hash: &hash, SeqNo: &seqNo, WorkchainID: &workchain, Shard: &shard, GenUtime: &utime,
+		ChainOrder: &cursor,
 	}}
 }
 
@@ -84,7 +88,8 @@ func (s streams) Blocks(ctx context.Context, filter *BlockFilter, _ *string) (<-
 func live(b chaingql.Block) *Block {
 	hash, shard, cursor := b.Hash.String(), source.Shard(&b), string(b.Cursor)
 	seqNo, workchain, utime := float64(b.SeqNo), int(b.Workchain), float64(b.Time.Unix())
-	return &Block{ID: &hash, SeqNo: &seqNo, WorkchainID: &workchain, Shard: &shard, GenUtime: &utime, ChainOrder: &cursor}
+	return &Block{ID: &hash, SeqNo: &seqNo, WorkchainID: &workchain, Shard: &shard, GenUtime: &utime,
+		ChainOrder: &cursor}
 }
 
 func filterOf(f *BlockFilter) *source.Filter {
@@ -92,8 +97,9 @@ func filterOf(f *BlockFilter) *source.Filter {
 		return nil
 	}
 	return &source.Filter{
-		ID: (*source.Is[string])(f.ID), Shard: (*source.Is[string])(f.Shard), ChainOrder: (*source.Is[string])(f.ChainOrder),
-		SeqNo: (*source.Is[float64])(f.SeqNo), GenUtime: (*source.Is[float64])(f.GenUtime),
+		ID: (*source.Is[string])(f.ID), Shard: (*source.Is[string])(f.Shard),
+		ChainOrder: (*source.Is[string])(f.ChainOrder),
+		SeqNo:      (*source.Is[float64])(f.SeqNo), GenUtime: (*source.Is[float64])(f.GenUtime),
 		Workchain: (*source.Is[int])(f.WorkchainID), Or: filterOf(f.Or),
 	}
 }

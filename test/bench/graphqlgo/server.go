@@ -30,7 +30,9 @@ type account struct {
 
 // field returns a field with a resolver that calls get with the parent object, which has type T.
 func field[T any](of graphql.Output, get func(T) any) *graphql.Field {
-	return &graphql.Field{Type: of, Resolve: func(p graphql.ResolveParams) (any, error) { return get(p.Source.(T)), nil }}
+	return &graphql.Field{Type: of, Resolve: func(p graphql.ResolveParams) (any, error) {
+		return get(p.Source.(T)), nil
+	}}
 }
 
 func emptyObject(graphql.ResolveParams) (any, error) { return struct{}{}, nil }
@@ -98,7 +100,8 @@ func argument[T any](p graphql.ResolveParams, name string) *T {
 }
 
 func accountType(s *source.Source) *graphql.Object {
-	format := graphql.NewEnum(graphql.EnumConfig{Name: "BigIntFormat", Values: graphql.EnumValueConfigMap{"HEX": {Value: "HEX"}, "DEC": {Value: "DEC"}}})
+	format := graphql.NewEnum(graphql.EnumConfig{Name: "BigIntFormat",
+		Values: graphql.EnumValueConfigMap{"HEX": {Value: "HEX"}, "DEC": {Value: "DEC"}}})
 	return graphql.NewObject(graphql.ObjectConfig{Name: "BlockchainAccount", Fields: graphql.Fields{
 		"id":      field(graphql.NewNonNull(graphql.ID), func(a *account) any { return "account/" + a.raw }),
 		"address": field(graphql.String, func(a *account) any { return a.raw }),
@@ -118,10 +121,12 @@ func connectionType() *graphql.Object {
 		"cursor": field(graphql.NewNonNull(graphql.String), func(b *chaingql.Block) any { return string(b.Cursor) }),
 	}})
 	pageInfo := graphql.NewObject(graphql.ObjectConfig{Name: "PageInfo", Fields: graphql.Fields{
-		"startCursor":     field(graphql.String, func(p *source.Page) any { return p.Start() }),
-		"endCursor":       field(graphql.String, func(p *source.Page) any { return p.End() }),
-		"hasNextPage":     field(graphql.NewNonNull(graphql.Boolean), func(p *source.Page) any { return p.HasNext }),
-		"hasPreviousPage": field(graphql.NewNonNull(graphql.Boolean), func(p *source.Page) any { return p.HasPrevious }),
+		"startCursor": field(graphql.String, func(p *source.Page) any { return p.Start() }),
+		"endCursor":   field(graphql.String, func(p *source.Page) any { return p.End() }),
+		"hasNextPage": field(graphql.NewNonNull(graphql.Boolean), func(p *source.Page) any { return p.HasNext }),
+		"hasPreviousPage": field(graphql.NewNonNull(graphql.Boolean), func(p *source.Page) any {
+			return p.HasPrevious
+		}),
 	}})
 	edges := func(p *source.Page) any {
 		all := make([]*chaingql.Block, len(p.Blocks))
@@ -138,7 +143,9 @@ func connectionType() *graphql.Object {
 
 func blockType() *graphql.Object {
 	return graphql.NewObject(graphql.ObjectConfig{Name: "BlockchainBlock", Fields: graphql.Fields{
-		"id":           field(graphql.NewNonNull(graphql.ID), func(b *chaingql.Block) any { return "block/" + b.Hash.String() }),
+		"id": field(graphql.NewNonNull(graphql.ID), func(b *chaingql.Block) any {
+			return "block/" + b.Hash.String()
+		}),
 		"hash":         field(graphql.String, func(b *chaingql.Block) any { return b.Hash.String() }),
 		"seq_no":       field(graphql.Float, func(b *chaingql.Block) any { return b.SeqNo }),
 		"workchain_id": field(graphql.Int, func(b *chaingql.Block) any { return b.Workchain }),

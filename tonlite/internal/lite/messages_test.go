@@ -18,10 +18,12 @@ var answers = []Message{
 	AccountState{someID(1), someID(2), []byte{1}, []byte{2, 2}, []byte{3, 3, 3}},
 	AllShardsInfo{someID(1), []byte{1}, []byte{2, 2}},
 	BlockProof{true, someID(1), someID(3), []Link{
-		{ToKey: true, From: someID(1), To: someID(2), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4, Signatures: []Signature{{[32]byte{5}, []byte{6}}, {[32]byte{7}, []byte{8}}}},
+		{ToKey: true, From: someID(1), To: someID(2), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4,
+			Signatures: []Signature{{[32]byte{5}, []byte{6}}, {[32]byte{7}, []byte{8}}}},
 		{From: someID(2), To: someID(3), Dest: []byte{1}, Back: true, Block: []byte{2}, State: []byte{3}},
-		{From: someID(3), To: someID(4), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4, Signatures: []Signature{{[32]byte{5}, []byte{6}}},
-			Simplex: true, Session: [32]byte{9}, Slot: 10, Candidate: []byte{11}},
+		{From: someID(3), To: someID(4), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4,
+			Signatures: []Signature{{[32]byte{5}, []byte{6}}},
+			Simplex:    true, Session: [32]byte{9}, Slot: 10, Candidate: []byte{11}},
 	}},
 }
 
@@ -52,7 +54,8 @@ func TestQueriesRoundTrip(t *testing.T) {
 
 // TestLengthFrom254OnIsEncodedInFourBytes encodes byte strings with lengths around 254.
 func TestLengthFrom254OnIsEncodedInFourBytes(t *testing.T) {
-	for n, head := range map[int][]byte{0: {0}, 253: {253}, 254: {254, 254, 0, 0}, 255: {254, 255, 0, 0}, 256: {254, 0, 1, 0}} {
+	for n, head := range map[int][]byte{0: {0}, 253: {253}, 254: {254, 254, 0, 0}, 255: {254, 255, 0, 0},
+		256: {254, 0, 1, 0}} {
 		data := bytes.Repeat([]byte{7}, n)
 		written := appendBytes(nil, data)
 		if !bytes.HasPrefix(written, append(head, data...)) || len(written)%4 != 0 {

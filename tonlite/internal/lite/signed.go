@@ -46,6 +46,8 @@ func (l Link) SignedText() ([]byte, error) {
 func Propose(id BlockID, parent [32]byte) []byte {
 	candidate := id.append(appendUint32(nil, idCandidate))
 	candidate = append(candidate, make([]byte, 32)...)
-	candidate = appendUint32(appendUint32(appendUint32(candidate, constructor("consensus.candidateParent id:consensus.CandidateId = consensus.CandidateParent")), idCandidateID), id.SeqNo-1)
+	candidate = appendUint32(appendUint32(appendUint32(candidate,
+		constructor("consensus.candidateParent id:consensus.CandidateId = consensus.CandidateParent")), idCandidateID),
+		id.SeqNo-1)
 	return append(candidate, parent[:]...)
 }

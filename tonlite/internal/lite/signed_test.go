@@ -19,11 +19,12 @@ func TestRecordedVoteIsValid(t *testing.T) {
 			"5cd96a51329ada920bb07525dc2c3008e95baafcb7cb4b5d2f1a250734f25b3bf19a4b1a3fcd91b665020000" +
 			"d51ab08997b2c50be459f0e57a925857ac648c1147d7a6cb830b31d86638ca48"
 	)
-	l := Link{Simplex: true, Session: [32]byte(unhex(t, session)), Slot: 614, Candidate: unhex(t, candidate), To: BlockID{
-		Workchain: -1, Shard: 1 << 63, SeqNo: 59379986,
-		Root: [32]byte(unhex(t, "4a46b58c0ee1187f7a904fb27363e8dd2c49dc3a8c695632d52205201f1e69a9")),
-		File: [32]byte(unhex(t, "cb7b0e0feb58d8fa0d705dc377a60136ba9abe5184c8bdd81acec68d1590c1b4")),
-	}}
+	l := Link{Simplex: true, Session: [32]byte(unhex(t, session)), Slot: 614, Candidate: unhex(t, candidate),
+		To: BlockID{
+			Workchain: -1, Shard: 1 << 63, SeqNo: 59379986,
+			Root: [32]byte(unhex(t, "4a46b58c0ee1187f7a904fb27363e8dd2c49dc3a8c695632d52205201f1e69a9")),
+			File: [32]byte(unhex(t, "cb7b0e0feb58d8fa0d705dc377a60136ba9abe5184c8bdd81acec68d1590c1b4")),
+		}}
 	if id := KeyID(unhex(t, key)); hex.EncodeToString(id[:]) != node {
 		t.Errorf("got key id %x, want %s", id, node)
 	}
