@@ -47,7 +47,8 @@ func TestDrainingBeginsWithTheFirstCall(t *testing.T) {
 				}
 				status, state := probe(t, h)
 				if status != 503 || state["draining"]["active"] != true || state["draining"]["for_s"] != 3.0 {
-					t.Errorf("after three calls in 3 s, the status is %d, want 503 and 3 s of draining: %v", status, state)
+					t.Errorf("after three calls in 3 s, the status is %d, want 503 and 3 s of draining: %v", status,
+						state)
 				}
 			})
 		})
