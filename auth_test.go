@@ -65,7 +65,7 @@ func TestProjectComesFromTheRequestPath(t *testing.T) {
 	}
 }
 
-func TestStaticProjectsCheckTheBasicSecret(t *testing.T) {
+func TestStaticProjectsCheckTheSecretInBasicCredentials(t *testing.T) {
 	projects := chaingql.StaticProjects{
 		"Closed": {Secret: "r:ght", RequireSecret: true},
 		"open":   {},

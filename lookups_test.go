@@ -235,7 +235,7 @@ func isChild(hash string, b chaingql.Block, blocks []chaingql.Block) bool {
 	return blocks[i].Shard == b.Shard-own/2 || blocks[i].Shard == b.Shard+own/2
 }
 
-func TestNeighborListIsEmptyIfOneOfTwoBlocksIsNotStored(t *testing.T) {
+func TestNeighborListIsEmptyIfANeighborIsNotStored(t *testing.T) {
 	blocks := backendtest.Chain(600, 7)
 	before, after := links(blocks)
 	index := map[string]int{}

@@ -171,7 +171,7 @@ func TestNumbersAreAcceptedExactlyWithinTheirRange(t *testing.T) {
 	}
 }
 
-func TestErrorMessagesAreShortenedToTheirLimit(t *testing.T) {
+func TestLongErrorMessagesAreTruncated(t *testing.T) {
 	for _, c := range []struct{ message, want string }{
 		{strings.Repeat("x", maxMessage), strings.Repeat("x", maxMessage)},
 		{strings.Repeat("x", maxMessage+1), strings.Repeat("x", maxMessage-3) + "..."},

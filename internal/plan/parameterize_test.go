@@ -129,7 +129,7 @@ func checkLikeFresh(t *testing.T, c, fresh *Cache, text string, variables map[st
 	return true, into != nil
 }
 
-func TestSharedPlanHandlesOtherLiteralsLikeNewDocument(t *testing.T) {
+func TestSharedPlanReturnsTheSameResponseAsANewPlan(t *testing.T) {
 	g := &generator{Rand: rand.New(rand.NewPCG(41, 42)), s: testSchema(t)}
 	shared, accepted, rejected := 0, 0, 0
 	texts := sampleSize(6000)
