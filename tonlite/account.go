@@ -103,7 +103,7 @@ func checkState(data []byte, leaf *cell.Slice) error {
 		return err
 	}
 	if string(given[0].Hash(0)) != string(account.Hash(0)) {
-		return fmt.Errorf("%w: the account's state in the response is not the proven one", errProof)
+		return fmt.Errorf("%w: the account's state does not match the proven state", errProof)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ const (
 
 var bagMagic = []byte{0xb5, 0xee, 0x9c, 0x72}
 
-// The types of special cells. The first byte of a special cell's data is its type.
+// These are the types of special cells. The first byte of a special cell's data is its type.
 const (
 	prunedCell       = 1
 	libraryCell      = 2
@@ -81,7 +81,7 @@ func openBag(data []byte, limit int) (b *bagOfCells, err error) {
 	_ = next(size) // absent
 	length := next(offset)
 	if count > uint64(limit) {
-		return nil, fmt.Errorf("%w: it has %d cells, but the limit is %d", errCells, count, limit)
+		return nil, fmt.Errorf("%w: %d cells exceed the limit of %d", errCells, count, limit)
 	}
 	if count < 1 || roots > count || length > uint64(len(data)) || 2*count > length {
 		return nil, errCells
@@ -114,11 +114,11 @@ func openBag(data []byte, limit int) (b *bagOfCells, err error) {
 			claimed /= 2 // the lowest bit is a hint for caches
 		}
 		if claimed != uint64(cell) {
-			return nil, fmt.Errorf("%w: its index contains a wrong offset", errCells)
+			return nil, fmt.Errorf("%w: the index contains a wrong offset", errCells)
 		}
 	}
 	if cell != len(b.cells) {
-		return nil, fmt.Errorf("%w: it has bytes that belong to no cell", errCells)
+		return nil, fmt.Errorf("%w: some bytes do not belong to any cell", errCells)
 	}
 	return b, nil
 }

@@ -37,7 +37,7 @@ func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
 		return nil, fmt.Errorf("%w: %w", errCells, err)
 	}
 	if len(cells) != roots {
-		return nil, fmt.Errorf("%w: it has %d roots instead of %d", errCells, len(cells), roots)
+		return nil, fmt.Errorf("%w: %d roots instead of %d", errCells, len(cells), roots)
 	}
 	seen := make(map[*cell.Cell]bool)
 	for _, c := range cells {
@@ -46,7 +46,7 @@ func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
 		}
 	}
 	if len(seen) != count { // unreferenced cells could make a valid proof arbitrarily large
-		return nil, fmt.Errorf("%w: it has unreferenced cells", errCells)
+		return nil, fmt.Errorf("%w: some cells are not referenced", errCells)
 	}
 	return cells, nil
 }

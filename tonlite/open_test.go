@@ -87,7 +87,7 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 			"not a masterchain block"},
 		{"an init block with a wrong hash", changed(t, good, hash, "validator", "init_block", "root_hash"), none,
 			"the newest masterchain block"},
-		{"a proof without its first link", gap.Config(), none, "its links are not connected"},
+		{"a proof without its first link", gap.Config(), none, "the links are not connected"},
 		{"a server that announces a forged block", liar.Config(), none, "invalid proof"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

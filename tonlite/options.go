@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The defaults of the fields Timeout and Cache of [Options].
+// These are the default values of [Options].
 const (
 	DefaultTimeout = 5 * time.Second
 	DefaultCache   = 1024

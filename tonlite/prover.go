@@ -82,12 +82,12 @@ func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.Bl
 	reached = from
 	for i, l := range p.Links {
 		if l.From != reached || reached == to {
-			return reached, key, fmt.Errorf("%w: its links are not connected", errProof)
+			return reached, key, fmt.Errorf("%w: the links are not connected", errProof)
 		}
 		check := checkForward
 		if l.Back {
 			if i > 0 && l.To != to {
-				return reached, key, fmt.Errorf("%w: it contains a cycle", errProof)
+				return reached, key, fmt.Errorf("%w: the links form a cycle", errProof)
 			}
 			check = checkBack
 		}

@@ -115,7 +115,7 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads shardHeads) (gap
 	for _, e := range entries {
 		switch p := l.src.Place(e.block); {
 		case e.cursor >= first.cursor:
-			return nil, fmt.Errorf("reading the blocks before %q: wrong block %q", first.cursor, e.cursor)
+			return nil, fmt.Errorf("reading the blocks before %q: unexpected block %q", first.cursor, e.cursor)
 		case e.cursor > after:
 			gaps = append(gaps, pageGap{workchain: p.Workchain, before: after, until: first.cursor})
 		default:

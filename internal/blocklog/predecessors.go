@@ -64,7 +64,7 @@ func (l *Log[B]) findUnnumbered(
 	}
 	for _, e := range all {
 		if e.cursor >= cursor {
-			return f, fmt.Errorf("reading the blocks before %q: wrong block %q", cursor, e.cursor)
+			return f, fmt.Errorf("reading the blocks before %q: unexpected block %q", cursor, e.cursor)
 		}
 		p := l.src.Place(e.block)
 		if shows(p, e.cursor) {
@@ -137,7 +137,7 @@ func (l *Log[B]) blocksBefore(
 			e := entries[i]
 			p := l.src.Place(e.block)
 			if p.Workchain != at.Workchain || shardOf(p) != shard {
-				return nil, nil, fmt.Errorf("reading preceding blocks: wrong block %q in workchain %d",
+				return nil, nil, fmt.Errorf("reading preceding blocks: unexpected block %q in workchain %d",
 					e.cursor, p.Workchain)
 			}
 			if seen[e.cursor] {

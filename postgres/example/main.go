@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if !(*rate >= 0 && *rate <= 1000) {
-		return errors.New("-simulate must be from 0 to 1000 rounds per second")
+		return errors.New("-simulate must be between 0 and 1000 rounds per second")
 	}
 	backend, err := postgres.Open(ctx, *dsn, &postgres.Options{Schema: *schema, Poll: *poll})
 	if err != nil {

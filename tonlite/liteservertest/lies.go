@@ -17,7 +17,7 @@ import (
 // they are false.
 type Lie int
 
-// The kinds of false responses, after Truth.
+// These are the values of [Lie].
 const (
 	// Truth makes all responses true.
 	Truth Lie = iota

@@ -7,7 +7,7 @@ import (
 
 var errUnexpected = errors.New("unexpected or malformed message")
 
-// Constructor ids of the messages that this package uses.
+// These are the constructor ids of the messages that this package uses.
 var (
 	idEd25519      = constructor("pub.ed25519 key:int256 = PublicKey")
 	idQuery        = constructor("adnl.message.query query_id:int256 query:bytes = adnl.Message")
@@ -42,7 +42,7 @@ var (
 
 const idTrue, idFalse uint32 = 0x997275b5, 0xbc799737
 
-// Codes of an [Error].
+// These are the values of Error.Code.
 const (
 	CodeNotFound = 651
 	CodeTimeout  = 652
@@ -83,7 +83,7 @@ func (r *reader) blockID() (id BlockID) {
 	return id
 }
 
-// Queries. Each is a [Message].
+// These types are the queries. Each is a [Message].
 type (
 	GetMasterchainInfo struct{}
 	GetBlock           struct{ ID BlockID }
@@ -109,7 +109,7 @@ type (
 	}
 )
 
-// Responses, in addition to [Error].
+// These types are the responses, in addition to [Error]. Each is a [Message].
 type (
 	MasterchainInfo struct {
 		Last               BlockID
