@@ -157,8 +157,8 @@ func (ds projectDigests) Authorize(ctx context.Context, c Credentials) (context.
 	return nil, errWrongSecret
 }
 
-// The reasons for which clients are refused, for [Hooks].AccessDenied and the log. Clients receive the same response
-// for all reasons that wrap ErrUnauthorized.
+// These are the reasons for which clients are refused, for [Hooks].AccessDenied and the log. Clients receive the same
+// response for all reasons that wrap ErrUnauthorized.
 var (
 	errUnknownProject  = fmt.Errorf("%w: unknown project", ErrUnauthorized)
 	errNoSecret        = fmt.Errorf("%w: no secret", ErrUnauthorized)

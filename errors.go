@@ -14,7 +14,7 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// The error codes in addition to those of package plan.
+// These are the error codes in addition to those of package plan.
 const (
 	codeBadRequest        = "BAD_REQUEST"
 	codeUnauthenticated   = "UNAUTHENTICATED"

@@ -10,7 +10,7 @@ import (
 // A condition reports whether a block satisfies a filter, or one operator of a filter.
 type condition func(*Block) bool
 
-// The memory of the parts of a compiled filter, in bytes.
+// These constants are the sizes of the parts of a compiled filter in memory, in bytes.
 const (
 	alternativeBytes = 48
 	conditionBytes   = 96

@@ -22,7 +22,7 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// Timeouts of sockets and event streams.
+// These are the timeouts of sockets and event streams.
 const (
 	initTimeout        = 10 * time.Second
 	unusedTimeout      = time.Minute // for graphql-ws, because a person may type a start message by hand

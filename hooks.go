@@ -92,7 +92,7 @@ type Operation struct {
 // An OperationType is the type of a GraphQL operation.
 type OperationType string
 
-// The operation types.
+// These are the values of [OperationType].
 const (
 	OperationQuery        OperationType = "query"
 	OperationSubscription OperationType = "subscription"
@@ -101,7 +101,7 @@ const (
 // A Transport is the protocol by which a client receives responses.
 type Transport string
 
-// The transports.
+// These are the values of [Transport].
 const (
 	TransportHTTP               Transport = "http"
 	TransportSSE                Transport = "sse"                  // event streams (Server-Sent Events)
@@ -134,7 +134,7 @@ type Outcome struct {
 // A Reason is the reason for which a socket or a subscription ended.
 type Reason string
 
-// The reasons.
+// These are the values of [Reason].
 const (
 	ReasonClient   Reason = "client"   // the client ended it or left
 	ReasonCut      Reason = "cut"      // the client was too slow; it received no message about the end
@@ -171,8 +171,8 @@ type Delivery struct {
 // A Source is the place from which a subscription received a block.
 type Source string
 
-// The sources. A subscription that catches up receives older blocks from the Backend and recent ones from the window in
-// memory.
+// These are the values of [Source]. A subscription that catches up receives older blocks from the Backend and recent
+// ones from the window in memory.
 const (
 	SourceLive    Source = "live"    // from Follow, when the block arrived
 	SourceWindow  Source = "window"  // from the window of recent blocks

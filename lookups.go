@@ -195,7 +195,7 @@ func (r *resolvers) block(ctx context.Context, src any, args plan.Args) (any, er
 	return c.found(r.find(ctx, c, lookup{by: byHash, hash: hash}, ""))
 }
 
-// The arguments of block_by_seq_no, in the order of the schema's table.
+// These are the indexes of the arguments of block_by_seq_no in the schema's table.
 const (
 	argNumberWorkchain = iota
 	argNumberShard

@@ -6,7 +6,7 @@ import (
 	"github.com/chaingql/chaingql/internal/blocklog"
 )
 
-// The filters for the blocks of the masterchain. It has only one shard.
+// These filters select the blocks of the masterchain, which has only one shard.
 var (
 	masters     = blocklog.Filter{ByWorkchain: true, Workchain: masterchain}
 	masterShard = blocklog.Filter{ByWorkchain: true, Workchain: masterchain, ByShard: true, Shard: wholeShard}

@@ -11,7 +11,7 @@ import (
 // Version is the version of this library. Clients can query it as info.version.
 const Version = "0.1.0"
 
-// The defaults of [Options]. For the defaults of Limits, see [DefaultLimits].
+// These are the default values of [Options]. For those of Limits, see [DefaultLimits].
 const (
 	DefaultKeepAliveInterval = 15 * time.Second
 	DefaultWindowSize        = 1024

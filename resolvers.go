@@ -116,7 +116,7 @@ func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, 
 	return hexadecimal{a.amount}, nil
 }
 
-// The arguments of blocks, in the order of the schema's table.
+// These are the indexes of the arguments of blocks in the schema's table.
 const (
 	argWorkchain = iota
 	argShard

@@ -15,7 +15,7 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// The errors of the block stream that are reported to [Hooks].
+// These errors of the block stream are reported to [Hooks].
 var (
 	// ErrSourceStalled is passed to SourceFailed if the Backend's Follow has yielded nothing for Options.StallTimeout.
 	ErrSourceStalled = blocklog.ErrSourceStalled
@@ -169,7 +169,7 @@ func endAt(e *plan.Error, cursor string, lost bool) *ending {
 	return &ending{at(e, cursor), lost, cursor}
 }
 
-// The arguments of Subscription.blocks, in the order of the schema's table.
+// These are the indexes of the arguments of Subscription.blocks in the schema's table.
 const (
 	argFilter = iota
 	argStreamAfter

@@ -17,7 +17,7 @@ type masterRange struct{ start, end int64 }
 
 const none = -1
 
-// The bounds of the search for one end of a range of times.
+// These constants limit the search for one end of a range of times.
 const (
 	searchCalls = 24  // calls of the Backend
 	searchPage  = 50  // if at most this many blocks are left to search, they are read as a page
@@ -210,9 +210,9 @@ func (s *search) recent(t int64) (first *Block, ok bool) {
 }
 
 // guess returns the block number at which to continue the search for time t. It interpolates between the numbers and
-// times of low and high, and moves the result a little towards the middle, so that t is as likely before as after it.
-// Because blocks may come at very different intervals, guess stays so close to the middle that the given number of
-// calls suffices if there are not too many blocks.
+// times of low and high, and moves the result a little towards the middle, so that t is equally likely to be before and
+// after it. Because the intervals between blocks vary, guess stays close enough to the middle for the search to end
+// within the given number of calls, unless there are too many blocks.
 func guess(low, high *Block, t int64, calls int) int64 {
 	from, to := int64(low.SeqNo), int64(high.SeqNo)
 	span, middle := to-from, from+(to-from)/2

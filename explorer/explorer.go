@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Default values of Options.
+// These are the default values of [Options].
 const (
 	DefaultEndpoint = "/{project}/graphql"
 	DefaultProject  = "demo"

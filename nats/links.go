@@ -29,8 +29,8 @@ type linker struct {
 	gap         bool    // whether messages after the newest block were removed from the stream
 	lastStray   *stored // the last message that is not a block
 	forked      bool    // whether lastStray is the predecessor of a message: both may be of another chain
-	forkIsStray bool    // whether such messages are strays, because the newest block still exists
-	ignoreForks bool    // whether add returns no error for such messages
+	forkIsStray bool    // whether messages of another chain are strays, because the newest block still exists
+	ignoreForks bool    // whether add skips messages of another chain instead of returning an error
 }
 
 // add takes the next message of the stream and returns it if it is a block. It returns errForked or errMissing if the

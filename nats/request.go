@@ -153,7 +153,7 @@ func (b *Backend) retryable(err error) bool {
 	return hasCode(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
 }
 
-// Error codes in the server's responses.
+// These are error codes in the server's responses.
 const (
 	clusterNotAvailable jetstream.ErrorCode = 10008
 	clusterNotLeader    jetstream.ErrorCode = 10009

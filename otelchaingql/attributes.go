@@ -57,14 +57,18 @@ func failureOf(out chaingql.Outcome) string {
 	return other
 }
 
-// notServiceFault reports whether the service is not at fault. That is the case if the operation did not fail, if a
-// query has an error that is the client's fault, or if a subscription ended because of its client or the host.
-func notServiceFault(out chaingql.Outcome) bool {
+// isServiceFault reports whether the operation failed because of the service. A failed query may instead have an error
+// that the client caused, and a subscription may have been ended by its client or by the host.
+func isServiceFault(out chaingql.Outcome) bool {
 	switch out.Code {
 	case "BAD_USER_INPUT", "CURSOR_TOO_OLD", "LIMIT_EXCEEDED":
-		return true
+		return false
 	}
-	return !out.Failed || out.Reason != "" && out.Reason != chaingql.ReasonLost && out.Reason != chaingql.ReasonGap
+	switch out.Reason {
+	case "", chaingql.ReasonLost, chaingql.ReasonGap:
+		return out.Failed
+	}
+	return false
 }
 
 // names is the set of operation names that telemetry may contain.

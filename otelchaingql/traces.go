@@ -144,7 +144,7 @@ func (t *traces) finished(ctx context.Context, op chaingql.Operation, out chaing
 	if out.Failed {
 		span.SetAttributes(failure(out))
 	}
-	if !notServiceFault(out) {
+	if isServiceFault(out) {
 		about := ""
 		if out.Err != nil {
 			// If a text is not valid UTF-8, an exporter rejects the whole batch.

@@ -7,7 +7,7 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Conditions and orders of the lookups. Each matches one index.
+// These are the conditions and orders of the lookups. Each matches one index.
 const (
 	byHash  = "hash = $1"
 	bySeqNo = "workchain = $1 AND shard = $2 AND seq_no = $3"

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Defaults of [Options].
+// These are the default values of [Options].
 const (
 	DefaultSchema       = "chaingql"
 	DefaultTimeout      = 5 * time.Second

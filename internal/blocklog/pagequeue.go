@@ -6,7 +6,7 @@ import (
 )
 
 // A pageQueue contains the pages that wait to be read. pop alternates between two orders: every second page is the one
-// that was queued first, so that each page is read in the end. The other pages are those with the highest cursors, so
+// that was queued first, so that each page is read eventually. The other pages are those with the highest cursors, so
 // that a client that was away for a short time, and needs few pages, does not wait for all readers that are far behind.
 type pageQueue[B any] struct {
 	inOrder    list.List

@@ -108,9 +108,9 @@ func (l *Log[B]) Window() Window[B] {
 	return w
 }
 
-// Observed records that a client is being shown a block that was read elsewhere, and that has this cursor. Until the
-// window has reached the cursor, it is not Live, so that no client sees an older state than before. Observed acquires
-// no lock.
+// Observed records that a client receives a block with this cursor that was not read from the Log. Until the window
+// has reached the cursor, it is not Live, so that no client sees an older state than before. Observed acquires no
+// lock.
 func (l *Log[B]) Observed(cursor string) {
 	if cursor <= l.view.Load().newest.cursor {
 		return // need not be recorded: reset records the newest cursor before it empties the window

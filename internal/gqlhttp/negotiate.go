@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Media types of responses.
+// These are the media types of responses.
 const (
 	JSON            = "application/json"
 	GraphQLResponse = "application/graphql-response+json"

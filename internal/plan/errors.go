@@ -24,7 +24,7 @@ const (
 	CodeInternal   = "INTERNAL_SERVER_ERROR"
 )
 
-// The errors in a response are limited, because a document may have thousands of errors.
+// These constants limit the errors in a response, because a document may have thousands of errors.
 const (
 	maxErrors      = 10       // number of errors from parsing, validation and variables
 	maxMessage     = 300      // length of one message in bytes

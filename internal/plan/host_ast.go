@@ -174,7 +174,7 @@ type hostInfo struct {
 	arguments ast.ArgumentDefinitionList
 }
 
-// The memory in bytes that the parts of a hostAST take, without names, and that a hostInfo takes.
+// These constants are the sizes in bytes of the parts of a hostAST, without names, and of a hostInfo.
 const (
 	astNodeBytes     = 208 // a selection or a definition
 	astArgumentBytes = 136 // an argument or a directive

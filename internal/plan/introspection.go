@@ -100,7 +100,7 @@ func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList),
 	return fields
 }
 
-// The source values of a __Field, an __EnumValue and a __Directive.
+// These types are the source values of a __Field, an __EnumValue and a __Directive.
 type (
 	fieldSource struct {
 		s   *Schema

@@ -6,7 +6,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The memory in bytes that each part of a plan takes. The numbers are the sizes of structs, rounded up for the
+// These constants are the sizes in bytes of the parts of a plan. They are the sizes of structs, rounded up for the
 // allocator and for maps. Tests compare their sums with the growth of the heap.
 const (
 	entryBytes         = 256 // an entry with its document and its list element

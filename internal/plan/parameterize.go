@@ -27,7 +27,7 @@ type placeholder struct {
 // and the time to bind them.
 const maxPlaceholders = 64
 
-// Classes of bytes. A text that contains a byte without a class has no fingerprint.
+// These are the classes of bytes. A text that contains a byte without a class has no fingerprint.
 const (
 	classPlain   = iota + 1 // white space and most punctuation
 	classLetter             // a letter or an underscore

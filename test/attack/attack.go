@@ -67,7 +67,7 @@ const (
 	documentCPU = 100 * time.Millisecond
 )
 
-// Frequent values of attack.want.
+// These are frequent values of attack.want.
 const (
 	refused    = "400 GRAPHQL_PARSE_FAILED|400 GRAPHQL_VALIDATION_FAILED|400 LIMIT_EXCEEDED|400 BAD_USER_INPUT"
 	invalid    = "400 GRAPHQL_VALIDATION_FAILED"

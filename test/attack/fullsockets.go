@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Default limits on the operations of one socket.
+// These are the default limits on the operations of one socket.
 const (
 	socketSubscriptions = 256 // Limits.SocketSubscriptions
 	socketQueries       = 32  // Limits.SocketQueries

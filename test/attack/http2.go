@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Frame types and flags of HTTP/2 (RFC 9113, section 6).
+// These are frame types and flags of HTTP/2 (RFC 9113, section 6).
 const (
 	h2Data, h2Headers, h2Settings, h2WindowUpdate = 0, 1, 4, 8
 	h2EndStream, h2EndHeaders                     = 1, 4

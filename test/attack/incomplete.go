@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Sizes of incomplete messages, and the memory that the documentation permits for them.
+// These are the sizes of incomplete messages, and the memory that the documentation permits for them.
 const (
 	messageBytes = 64 << 10 // Limits.MessageBytes
 	partialBytes = 60_000   // part of a message that a client sends

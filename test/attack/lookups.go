@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The hash of a block in the history, and an unknown one.
+// These are the hash of a block in the history, and a hash that no block has.
 var (
 	someHash    = hashOf(shards[len(shards)-1], firstMaster+500).String()
 	unknownHash = strings.Repeat("f", 64)

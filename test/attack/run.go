@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Kinds of failures.
+// These are the kinds of failures.
 const (
 	wrong        = "wrong"        // the outcome is not permitted
 	slow         = "slow"         // the attack took too much elapsed or CPU time
@@ -39,7 +39,7 @@ type result struct {
 	failures   []failure
 }
 
-// Limits that apply to each family.
+// These limits apply to each family.
 const (
 	maxGrowth = 100 << 20
 	maxPeak   = 100 << 20
@@ -143,7 +143,7 @@ func (r *run) fail(kind, attack, text string) {
 	r.result.failures = append(r.result.failures, failure{kind, attack, text})
 }
 
-// Errors that a busy machine can also cause. An attack that fails with one of them is repeated.
+// These errors can also be caused by a busy machine. An attack that fails with one of them is repeated.
 var (
 	errLate      = errors.New("response was late")
 	errUnhealthy = errors.New("honest query failed")

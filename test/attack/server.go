@@ -25,7 +25,7 @@ import (
 	"github.com/graphql-go/handler"
 )
 
-// Kinds of servers. All serve the same chain and the same projects with the same http.Server settings.
+// These are the kinds of servers. All serve the same chain and the same projects with the same http.Server settings.
 const (
 	strong    = "strong"    // chaingql with default limits and a KeepAliveInterval of 3 s
 	patient   = "patient"   // chaingql with all defaults; idle sockets need no pong for 30 s

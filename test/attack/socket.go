@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// WebSocket subprotocols.
+// These are the WebSocket subprotocols.
 const (
 	legacy = "graphql-ws"
 	modern = "graphql-transport-ws"
@@ -27,7 +27,7 @@ type socket struct {
 	protocol string
 }
 
-// Opcodes, the FIN bit, and the mask bit.
+// These are the opcodes, the FIN bit and the mask bit of frames.
 const (
 	opContinue = 0x0
 	opText     = 0x1

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits that apply to requests while the backend blocks.
+// These limits apply to requests while the backend blocks.
 const (
 	inFlight       = 64              // Limits.InFlight
 	requests       = 1024            // Limits.Requests

@@ -20,7 +20,7 @@ func dialectOf(peer string) dialect {
 	return dialect{"graphql-transport-ws", "subscribe", "complete"}
 }
 
-// Substrings that identify messages from the server.
+// These substrings identify messages from the server.
 var (
 	ack      = []byte(`"connection_ack"`)
 	nextWord = []byte(`"next"`)

@@ -20,7 +20,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// Names of chaingql and its peers.
+// These are the names of chaingql and its peers.
 const (
 	own       = "chaingql"
 	gqlgenGo  = "gqlgen"

@@ -10,7 +10,7 @@ import (
 	"github.com/chaingql/chaingql/test/bench/source"
 )
 
-// Operations of the benchmark. Queries for blocks and subscriptions select the same block fields.
+// These are the operations of the benchmark. Queries for blocks and subscriptions select the same block fields.
 const (
 	blockFields = `id seq_no workchain_id shard gen_utime chain_order`
 

@@ -16,7 +16,7 @@ import (
 	"github.com/chaingql/chaingql/memchain"
 )
 
-// Initial size of the chain.
+// These constants set the initial size of the chain.
 const (
 	// MasterBlocks is the number of masterchain blocks. Workchain 0 has the same number of blocks.
 	MasterBlocks = 1024
