@@ -1,6 +1,7 @@
 package chaingql_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -101,7 +102,9 @@ func TestConnectionsAreRefusedWhenFewFilesAreLeft(t *testing.T) {
 		return
 	}
 	if os.Getenv(asFewFiles) == "" {
-		child := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 128 && exec "$0" "$@"`,
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		child := exec.CommandContext(ctx, "sh", "-c", `ulimit -n 128 && exec "$0" "$@"`,
 			os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.count=1")
 		child.Env = append(os.Environ(), asFewFiles+"=1")
 		if out, err := child.CombinedOutput(); err != nil {
@@ -141,9 +144,8 @@ func TestConnectionsAreRefusedWhenFewFilesAreLeft(t *testing.T) {
 			equal(t, "its Retry-After", res.Header.Get("Retry-After"), "1")
 			break
 		}
-		w := do(mounted(h), "GET", "/demo/graphql?query=subscription%7Bblocks%7Bid%7D%7D", "",
-			"Accept", "text/event-stream")
-		equal(t, "status of an event stream", w.Code, http.StatusServiceUnavailable)
+		stream := n.stream(t, allBlocks)
+		equal(t, "status of an event stream", stream.res.StatusCode, http.StatusServiceUnavailable)
 		for range 16 { // the Backend can connect
 			f, err := os.Open(os.DevNull)
 			if err != nil {

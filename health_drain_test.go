@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,6 +88,25 @@ func TestProbeThatWasCanceledDoesNotEndTheCheck(t *testing.T) {
 				t.Errorf("the check failed with %v", err)
 			}
 		}
+	})
+}
+
+func TestConcurrentProbesWaitForTheSameCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, stubBackend{Backend: newBreakable(),
+			blocks: func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error) {
+				time.Sleep(time.Second / 2)
+				return nil, errors.New("down")
+			}}, chaingql.Options{})
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if h.Health(t.Context()).BackendErr == nil {
+					t.Error("a probe reported a Backend that had not answered")
+				}
+			})
+		}
+		all.Wait()
 	})
 }
 

@@ -240,3 +240,19 @@ func TestCloseWaitsForRunningEventFunction(t *testing.T) {
 	close(end)
 	shut(t, l)
 }
+
+// The timer of an outage may fire while the source recovers.
+func TestLateOutageTimerEndsNoReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(1)
+		l := open(t, c, Options[int]{Outage: time.Second})
+		r := join(t, l, 1)
+		synctest.Wait()
+		l.outageTimer = time.NewTimer(time.Hour)
+		l.endForOutage()
+		l.outageTimer.Stop()
+		c.grow(1)
+		synctest.Wait()
+		expect(t, r, 2)
+	})
+}

@@ -134,6 +134,24 @@ func TestWriteTimeoutAppliesIfConnectionEndsDuringWrite(t *testing.T) {
 	})
 }
 
+// After the end of a connection, progress does not extend the time of a write, so that a slow peer does not keep its
+// file and its memory.
+func TestSlowReadsDoNotExtendAWriteOfAConnectionThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss)
+		p.sendText(`{"type":"connection_init","payload":{"ttl":"1s"}}`, startA)
+		ss.stream(1).push(`"` + strings.Repeat("x", 1<<20) + `"`)
+		begin := time.Now()
+		for err := error(nil); err == nil; time.Sleep(time.Second) { // 32 s for the whole message
+			_, err = io.ReadFull(p.conn, make([]byte, 32<<10))
+		}
+		if took := time.Since(begin); took > 2*time.Second+testOptions.WriteTimeout {
+			t.Errorf("the connection ended after %v, want at most WriteTimeout after its credential expired", took)
+		}
+	})
+}
+
 func TestShutdownWaitsForWriterAndPollerGoroutines(t *testing.T) {
 	for name, group := range map[string]func(*Server) *sync.WaitGroup{
 		"writers": func(s *Server) *sync.WaitGroup { return &s.writers.wg },
