@@ -20,7 +20,8 @@ import (
 type Ended struct {
 	// Code is STREAM_GAP if blocks were missing before some blocks that were delivered: discard the blocks after Cursor
 	// and resume from Cursor. Code is CURSOR_TOO_OLD if the service has pruned blocks that the caller has not received:
-	// these blocks are lost, so resume from "". Other codes describe errors of the request.
+	// these blocks are lost, so resume from "". Code is EPOCH_CHANGED if the chain was replaced: discard all blocks and
+	// cursors, and start again without them, from "" or [Client.Newest]. Other codes describe errors of the request.
 	Code    string
 	Message string
 	// Cursor is the cursor to resume from, or "" if it is unknown.
@@ -34,13 +35,13 @@ func (e *Ended) Error() string { return fmt.Sprintf("chain: %s (%s)", e.Message,
 // blocks match. If after is "", Blocks starts with the oldest block that the service keeps.
 //
 // The last value is an error: the error of ctx, an *[Ended], or the service's reason for refusing the request. To
-// continue later, pass the ChainOrder of the last block as after.
+// continue later, pass the Cursor of the last block as after.
 func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
 		wanted := true
 		for failures := 0; ; failures++ {
 			err := c.follow(ctx, after, filter, func(b Block) bool {
-				after, failures = b.ChainOrder, 0
+				after, failures = b.Cursor, 0
 				wanted = yield(b, nil)
 				return wanted
 			})
@@ -92,7 +93,7 @@ func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, 
 				blocks, err = nil, io.ErrUnexpectedEOF // a stream of blocks does not complete
 			case len(answer.Errors) > 0:
 				err = endedBy(answer.Errors[0])
-			case answer.Data == nil || answer.Data.Blocks.ChainOrder == "":
+			case answer.Data == nil || answer.Data.Blocks.Cursor == "":
 				err = errEmpty
 			case !each(answer.Data.Blocks):
 				err = errUnwanted

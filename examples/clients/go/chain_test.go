@@ -177,7 +177,7 @@ func TestBlockHasAllFields(t *testing.T) {
 	for b, err := range s.client().Blocks(soon(t), "", nil) {
 		want := client.Block{
 			Id: "000001" + strings.Repeat("0", 58), Shard: "8000000000000000", SeqNo: 1, GenUtime: genesis.Unix(),
-			ChainOrder: s.cursors(all)[0],
+			ChainOrder: s.cursors(all)[0], Cursor: s.cursors(all)[0],
 		}
 		if err != nil || b != want {
 			t.Errorf("received %+v, error %v\nwant %+v", b, err, want)

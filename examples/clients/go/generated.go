@@ -85,6 +85,8 @@ type Block struct {
 	GenUtime int64 `json:"gen_utime"`
 	// The position of the block in the order of all blocks.
 	ChainOrder string `json:"chain_order"`
+	// The cursor of the block. To resume after this block, pass it as after.
+	Cursor string `json:"cursor"`
 }
 
 // GetId returns Block.Id, and is useful for accessing the field via an interface.
@@ -104,6 +106,9 @@ func (v *Block) GetGenUtime() int64 { return v.GenUtime }
 
 // GetChainOrder returns Block.ChainOrder, and is useful for accessing the field via an interface.
 func (v *Block) GetChainOrder() string { return v.ChainOrder }
+
+// GetCursor returns Block.Cursor, and is useful for accessing the field via an interface.
+func (v *Block) GetCursor() string { return v.Cursor }
 
 // Conditions on a block. A block matches if it satisfies all fields that are set, or the alternative in OR.
 type BlockFilter struct {
@@ -409,6 +414,7 @@ fragment Block on Block {
 	seq_no
 	gen_utime
 	chain_order
+	cursor
 }
 `
 

@@ -96,6 +96,15 @@ func (l *badLine) drop(conns ...net.Conn) {
 	}
 }
 
+// cut closes all connections.
+func (l *badLine) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		_ = c.Close()
+	}
+}
+
 func (l *badLine) close() {
 	_ = l.Listener.Close()
 	l.mu.Lock()

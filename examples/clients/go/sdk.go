@@ -35,6 +35,7 @@ func (e *SDKError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.C
 type SDKBlock struct {
 	SeqNo      float64 `json:"seq_no"`
 	ChainOrder string  `json:"chain_order"`
+	Cursor     string  `json:"cursor"`
 }
 
 // FollowFrom subscribes with a cursor. It calls each exactly once for each block after the cursor, even if the
@@ -43,11 +44,11 @@ type SDKBlock struct {
 // The service may send a block several times: after each reconnect, it sends all blocks after the original cursor
 // again. FollowFrom recognizes these blocks by their chain_order and drops them, so the repetition and the memory for
 // it grow with the time since the cursor. Unsubscribe from time to time and call FollowFrom with a newer cursor. If the
-// service has pruned the blocks after the cursor, a reconnect ends the subscription with CURSOR_TOO_OLD, and FollowFrom
-// calls ended with the error.
+// service has pruned the blocks after the cursor, a reconnect ends the subscription with CURSOR_TOO_OLD, and if the
+// chain was replaced, the subscription ends with EPOCH_CHANGED. FollowFrom then calls ended with the error.
 func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	known := make(map[string]bool)
-	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order}}`, map[string]any{"after": after},
+	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order cursor}}`, map[string]any{"after": after},
 		func(data json.RawMessage, err error) {
 			if err != nil {
 				if givenUp(err) {
@@ -65,26 +66,27 @@ func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (
 // FollowNew subscribes without a cursor, so that a reconnect repeats no blocks. after is the cursor of the last block
 // that the app has. FollowNew calls each exactly once for each block after that cursor, in order. The subscription
 // misses blocks while the connection is interrupted; FollowNew reads them with the query blocks(after:) when the next
-// block arrives. If the service refuses the subscription, FollowNew calls ended.
+// block arrives. If the service refuses the subscription or that query, for example with EPOCH_CHANGED because the
+// chain was replaced, FollowNew calls ended and then ignores all blocks.
 func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	missing := true // blocks after the cursor may be missing
-	return sdk.Subscribe(`subscription{blocks{seq_no chain_order}}`, nil, func(data json.RawMessage, err error) {
-		if err != nil {
-			missing = true
-			if givenUp(err) {
+	over := false
+	return sdk.Subscribe(`subscription{blocks{seq_no chain_order cursor}}`, nil, func(data json.RawMessage, err error) {
+		if over {
+			return
+		}
+		b := liveBlock(data)
+		if err == nil && missing {
+			after, err = readMissing(ctx, sdk, after, b.ChainOrder, each)
+		}
+		if missing = err != nil; missing { // the next block starts another attempt to read, also of b
+			if over = givenUp(err); over {
 				ended(err)
 			}
 			return
 		}
-		b := liveBlock(data)
-		if missing {
-			if after, err = readMissing(ctx, sdk, after, b.ChainOrder, each); err != nil {
-				return // the next block starts another attempt, which also reads b
-			}
-			missing = false
-		}
 		if b.ChainOrder > after {
-			after = b.ChainOrder
+			after = b.Cursor
 			each(b)
 		}
 	})
@@ -93,14 +95,19 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 // readMissing calls each for the blocks between two cursors and returns the cursor of the last one.
 func readMissing(ctx context.Context, sdk SDK, after, before string, each func(SDKBlock)) (last string, err error) {
 	for {
-		data, err := sdk.Query(ctx, `query($after:String){blockchain{blocks(first:50,after:$after){edges{node{seq_no chain_order}}}}}`,
+		data, err := sdk.Query(ctx, `query($after:String){blockchain{blocks(first:50,after:$after){edges{cursor node{seq_no chain_order}}}}}`,
 			map[string]any{"after": after})
 		if err != nil {
 			return after, err
 		}
 		var page struct {
 			Blockchain struct {
-				Blocks struct{ Edges []struct{ Node SDKBlock } }
+				Blocks struct {
+					Edges []struct {
+						Cursor string
+						Node   SDKBlock
+					}
+				}
 			}
 		}
 		if err := json.Unmarshal(data, &page); err != nil {
@@ -110,7 +117,8 @@ func readMissing(ctx context.Context, sdk SDK, after, before string, each func(S
 			if edge.Node.ChainOrder >= before {
 				return after, nil
 			}
-			after = edge.Node.ChainOrder
+			after = edge.Cursor
+			edge.Node.Cursor = edge.Cursor
 			each(edge.Node)
 		}
 		if len(page.Blockchain.Blocks.Edges) == 0 {

@@ -209,8 +209,12 @@ func (m *modelSDK) Query(ctx context.Context, document string, variables map[str
 	if err == nil {
 		err = json.Unmarshal(answer, &response)
 	}
-	if err == nil && len(response.Errors) > 0 {
-		err = errors.New(response.Errors[0].Message)
+	switch {
+	case err != nil:
+	case res.StatusCode != http.StatusOK:
+		err = errors.New(res.Status)
+	case len(response.Errors) > 0:
+		err = &client.SDKError{Code: client.GraphQLError, Message: response.Errors[0].Message}
 	}
 	return response.Data, err
 }

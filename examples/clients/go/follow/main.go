@@ -36,7 +36,7 @@ func follow(ctx context.Context, c *chain.Client, address string) error {
 		}
 		fmt.Println(nano, "nano")
 	}
-	after, err := c.Newest(ctx) // or the stored ChainOrder of the last processed block
+	after, err := c.Newest(ctx) // or the stored Cursor of the last processed block
 	if err != nil {
 		return err
 	}

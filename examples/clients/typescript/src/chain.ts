@@ -8,8 +8,8 @@ import {
 
 export type { BlockFilter } from './generated.js'
 
-/** A block. Its chain_order is the cursor from which you can resume. */
-export type Block = BlockFragment & { chain_order: string }
+/** A block. You can resume from its cursor. */
+export type Block = BlockFragment & { cursor: string }
 
 /** The error with which the service refused a request or ended a stream. */
 export class Refused extends Error {
@@ -17,6 +17,8 @@ export class Refused extends Error {
    * STREAM_GAP if blocks were missing before some blocks that you have received: discard
    * the blocks after cursor and resume from cursor. CURSOR_TOO_OLD if the service has
    * pruned blocks that you have not received: they are lost, so resume from "".
+   * EPOCH_CHANGED if the chain was replaced: discard all blocks and cursors, and start
+   * again without them, from "" or newest().
    * Other codes describe errors of the request.
    */
   readonly code: string | undefined
@@ -121,11 +123,11 @@ export class Chain {
           if (signal?.aborted) return // ignore results that had already arrived
           if (errors) throw errors
           const block = given(data?.blocks)
-          const cursor = given(block.chain_order)
+          const cursor = given(block.cursor)
           if (cursor <= after) continue // graphql-ws itself has retried with the old cursor, after a normal close
           after = cursor
           failures = 0
-          yield { ...block, chain_order: cursor }
+          yield { ...block, cursor }
         }
       } catch (err) {
         after = goOn(err) ?? after

@@ -15,7 +15,7 @@ const [service = 'http://127.0.0.1:8080', project = 'demo', address, secret] = p
 const chain = new Chain({ service, project, secret, webSocket: Socket })
 
 if (address !== undefined) console.log(`${await chain.balance(address)} nano`)
-const after = await chain.newest() // or the stored chain_order of the last processed block
+const after = await chain.newest() // or the stored cursor of the last processed block
 for await (const { seq_no, id } of chain.blocks(after, { workchain_id: { eq: -1 } })) {
   console.log(seq_no, id)
 }

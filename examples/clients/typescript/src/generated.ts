@@ -99,9 +99,9 @@ export type BlocksSubscriptionVariables = Exact<{
 }>;
 
 
-export type BlocksSubscription = { blocks: { id: string | null, workchain_id: number | null, shard: string | null, seq_no: number | null, gen_utime: number | null, chain_order: string | null } | null };
+export type BlocksSubscription = { blocks: { id: string | null, workchain_id: number | null, shard: string | null, seq_no: number | null, gen_utime: number | null, chain_order: string | null, cursor: string | null } | null };
 
-export type BlockFragment = { id: string | null, workchain_id: number | null, shard: string | null, seq_no: number | null, gen_utime: number | null, chain_order: string | null };
+export type BlockFragment = { id: string | null, workchain_id: number | null, shard: string | null, seq_no: number | null, gen_utime: number | null, chain_order: string | null, cursor: string | null };
 
 export class TypedDocumentString<TResult, TVariables>
   extends String
@@ -129,6 +129,7 @@ export const BlockFragmentDoc = new TypedDocumentString(`
   seq_no
   gen_utime
   chain_order
+  cursor
 }
     `, {"fragmentName":"Block"}) as unknown as TypedDocumentString<BlockFragment, unknown>;
 export const BalanceDocument = new TypedDocumentString(`
@@ -167,4 +168,5 @@ export const BlocksDocument = new TypedDocumentString(`
   seq_no
   gen_utime
   chain_order
+  cursor
 }`) as unknown as TypedDocumentString<BlocksSubscription, BlocksSubscriptionVariables>;

@@ -9,7 +9,7 @@ import { account, blocks, free, serve, type Recorded } from './service.js'
 
 const open = (service: string, secret = 's3cret') => new Chain({ service, project: 'shop', secret, webSocket: WebSocket })
 const shown = ({ hash, workchain, shard, seq_no, gen_utime, chain_order }: Recorded): Block =>
-  ({ id: hash, workchain_id: workchain, shard, seq_no, gen_utime, chain_order })
+  ({ id: hash, workchain_id: workchain, shard, seq_no, gen_utime, chain_order, cursor: chain_order })
 
 async function take(count: number, from: AsyncIterable<Block>, each = async (_: number) => {}) {
   const taken: Block[] = []
@@ -76,6 +76,33 @@ describe('a client', { concurrency: true }, () => {
       await once(service, 'listening')
       const { port } = service.address() as AddressInfo
       assert.deepEqual(await take(4, open(`http://127.0.0.1:${port}`).blocks('')), blocks.slice(0, 4).map(shown))
+    } finally {
+      service.close()
+    }
+  })
+
+  test('a client continues from the cursor, and reports that the chain was replaced', { timeout: 10_000 }, async () => {
+    const asked: string[] = []
+    const service = new WebSocketServer({ host: '127.0.0.1', port: 0, handleProtocols: () => 'graphql-transport-ws' })
+    service.on('connection', (socket) => {
+      socket.on('message', (message) => {
+        const { type, id, payload } = JSON.parse(String(message))
+        if (type === 'connection_init') socket.send('{"type":"connection_ack"}')
+        if (type !== 'subscribe') return
+        if (asked.push(payload.variables.after) === 1) {
+          const block = { ...shown(blocks[0]!), cursor: `${blocks[0]!.chain_order}~one` }
+          socket.send(JSON.stringify({ type: 'next', id, payload: { data: { blocks: block } } }))
+          socket.close(1012)
+        } else {
+          socket.send(JSON.stringify({ type: 'error', id, payload: [{ message: 'again', extensions: { code: 'EPOCH_CHANGED' } }] }))
+        }
+      })
+    })
+    try {
+      await once(service, 'listening')
+      const { port } = service.address() as AddressInfo
+      await assert.rejects(take(2, open(`http://127.0.0.1:${port}`).blocks('')), (err) => err instanceof Refused && err.code === 'EPOCH_CHANGED')
+      assert.deepEqual(asked, ['', `${blocks[0]!.chain_order}~one`])
     } finally {
       service.close()
     }
