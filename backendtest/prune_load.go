@@ -29,7 +29,7 @@ type pruneLoad struct {
 // whether a cursor is too old and reads the page in another: blocks that are pruned
 // between the two statements are missing from the page without an error.
 func correctDuringPrune(t *trial) {
-	t.fill(1200, 1)
+	t.fill(700, 1)
 	r := &pruneLoad{
 		all: t.stored, over: make(chan struct{}), read: make(chan struct{}), pruned: make(chan struct{}, 1),
 		faults: make(chan string, 16),

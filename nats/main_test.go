@@ -1,9 +1,11 @@
 package natschain_test
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -21,7 +23,17 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(asBroker); dir != "" {
 		os.Exit(serve(dir))
 	}
+	flag.Parse()
+	if !isSet("test.parallel") { // most parallel tests wait
+		_ = flag.Set("test.parallel", "6")
+	}
+	debug.SetGCPercent(400) // the servers allocate much memory for a short time
 	testkit.RunWithoutLeaks(m, 10*time.Second, "chaingql", "nats-io/nats.go")
+}
+
+func isSet(name string) (set bool) {
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 // serve starts a server, prints its URL, and stops the server when stdin closes.

@@ -194,6 +194,9 @@ func TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead(t *testing.T) {
 				write(all[at-50 : at])
 				queries := []chaingql.BlocksQuery{{Last: 5}, late, {Last: 120}}
 				for i := 290; i < at; i++ {
+					if i >= 340 && i%10 > 0 { // far after the messages that were lost
+						continue
+					}
 					queries = append(queries, chaingql.BlocksQuery{First: 50, After: all[i].Cursor},
 						chaingql.BlocksQuery{Last: 50, Before: all[i].Cursor})
 				}

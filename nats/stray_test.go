@@ -128,26 +128,30 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 		}
 	}
 	base, master := int32(0), int32(-1)
+	queries := []chaingql.BlocksQuery{
+		{Last: 1}, {Last: 5}, {First: 3}, {Last: len(want)},
+		{Workchain: &master, Last: 1}, {Workchain: &base, Last: 4}, {Workchain: &base, Last: 50},
+		{Workchain: &master, First: 50},
+	}
+	for _, at := range []int{1, len(want) / 2, len(want) - 1} {
+		queries = append(queries,
+			chaingql.BlocksQuery{First: 5, After: want[at].Cursor},
+			chaingql.BlocksQuery{Last: 5, Before: want[at].Cursor},
+			chaingql.BlocksQuery{Last: 1, Before: want[at].Cursor},
+			chaingql.BlocksQuery{Workchain: &base, First: 4, After: want[at].Cursor},
+			chaingql.BlocksQuery{Workchain: &master, Last: 4, Before: want[at].Cursor},
+		)
+	}
 	for _, cold := range []bool{false, true} {
-		for _, at := range []int{1, len(want) / 2, len(want) - 1} {
-			for _, q := range []chaingql.BlocksQuery{
-				{Last: 1}, {Last: 5}, {First: 3}, {Last: len(want)},
-				{First: 5, After: want[at].Cursor}, {Last: 5, Before: want[at].Cursor},
-				{Last: 1, Before: want[at].Cursor},
-				{Workchain: &master, Last: 1}, {Workchain: &base, Last: 4}, {Workchain: &base, Last: 50},
-				{Workchain: &base, First: 4, After: want[at].Cursor},
-				{Workchain: &master, Last: 4, Before: want[at].Cursor},
-				{Workchain: &master, First: 50},
-			} {
-				if cold {
-					b.Forget()
-				}
-				page, err := b.Blocks(context.Background(), q)
-				if due := chaingql.PageOf(want, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(due)) {
-					t.Errorf("page %+v of a chain of %d blocks: got %v and error %v, want %v", q, len(want),
-						cursorsOf(page), err, cursorsOf(due))
-					return
-				}
+		for _, q := range queries {
+			if cold {
+				b.Forget()
+			}
+			page, err := b.Blocks(context.Background(), q)
+			if due := chaingql.PageOf(want, q); err != nil || !slices.Equal(cursorsOf(page), cursorsOf(due)) {
+				t.Errorf("page %+v of a chain of %d blocks: got %v and error %v, want %v", q, len(want),
+					cursorsOf(page), err, cursorsOf(due))
+				return
 			}
 		}
 	}

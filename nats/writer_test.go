@@ -138,7 +138,7 @@ func TestAppendRejectsConflictingAndUnorderedBlocks(t *testing.T) {
 // Each block must be stored once and in order.
 func TestConcurrentWritersStoreEachBlockOnce(t *testing.T) {
 	s := newBroker(t)
-	all, ctx := blocks(1500), context.Background()
+	all, ctx := blocks(600), context.Background()
 	var writing sync.WaitGroup
 	for i := range 4 {
 		w := writer(t, open(t, s.ClientURL(), nil))
