@@ -206,7 +206,7 @@ func (h *Handler) execute(
 		x.call.chain = f.chain
 		if final, known := f.known(r.Header); known {
 			work.leave()
-			h.notModified(w, f, final)
+			h.notModified(w, r, f, final)
 			x.forget()
 			h.states.Put(x)
 			return
@@ -299,10 +299,22 @@ func (h *Handler) respond(
 		codec.SetHeader(w.Header())
 	}
 	err := gqlhttp.Send(w, r, status, deadline, send)
+	h.noteTimeout(r, err)
+	return err
+}
+
+// writeHeader sends a response without a body.
+func (h *Handler) writeHeader(w http.ResponseWriter, r *http.Request, status int) {
+	deadline := xsync.NewWriteDeadline(h.opts.Limits.WriteTimeout, 0)
+	h.noteTimeout(r, gqlhttp.Send(w, r, status, &deadline, func() error { return nil }))
+}
+
+// noteTimeout reports that WriteTimeout was hit, if that is why a response was not sent. Any other error means that the
+// client has left.
+func (h *Handler) noteTimeout(r *http.Request, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		h.events.limit(r.Context(), "WriteTimeout")
-	} // any other error means that the client has left
-	return err
+	}
 }
 
 // forget drops everything in x except buffers of moderate size.

@@ -193,7 +193,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodOptions:
 		gqlhttp.SetOptions(w.Header(), r.Header)
-		w.WriteHeader(h.statusCode(statusOptions, ""))
+		h.writeHeader(w, r, h.statusCode(statusOptions, ""))
 		return
 	case http.MethodGet, http.MethodHead, http.MethodPost, gqlhttp.MethodQuery:
 	default:

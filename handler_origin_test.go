@@ -107,6 +107,7 @@ func TestPreflightAllowsHeadersThatClientsSend(t *testing.T) {
 		{"some refused", page, "POST", "content-type, x-forwarded-for, cookie, tonclient", "content-type"},
 		{"all refused", page, "GET", "x-other", ""},
 		{"none asked for", page, "GET", "", ""},
+		{"too many", page, "POST", strings.Repeat("content-type,", 400), ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			w := do(h, "OPTIONS", "/demo/graphql", "",

@@ -158,3 +158,38 @@ func TestTimeoutsCanBeTurnedOff(t *testing.T) {
 		equal(t, "body", body, balanceResponse("7"))
 	})
 }
+
+// A client that reads nothing must not keep its connection by requests whose responses have no body, or that are no
+// queries.
+func TestUnreadShortResponsesAreCut(t *testing.T) {
+	const path, preflight = "/demo/graphql?query=%7B__typename%7D", "Origin: https://a.example\r\nAccess-Control-Request-"
+	for what, request := range map[string]string{
+		"status 304": "GET " + path + " HTTP/1.1\r\nHost: x\r\nIf-None-Match: ",
+		"a preflight response": "OPTIONS " + path + " HTTP/1.1\r\nHost: x\r\n" + preflight + "Method: POST\r\n" +
+			preflight + "Headers: content-type\r\nX: ",
+		"readiness": "GET /readyz HTTP/1.1\r\nHost: x\r\nX: ",
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var limits []string
+				h, _ := newHandler(t, memchain.New(), chaingql.Options{
+					AllowedOrigins: []string{"*"},
+					Hooks:          chaingql.Hooks{LimitHit: func(_ context.Context, name string) { limits = append(limits, name) }},
+				})
+				mux := mounted(h)
+				mux.HandleFunc("/readyz", h.ServeReady)
+				tag := do(mux, "GET", path, "").Header().Get("ETag")
+				w := serve(t, mux).wire(t)
+				if _, err := io.WriteString(w, request+tag+"\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5*time.Second + 1)
+				synctest.Wait()
+				if text, _ := io.ReadAll(w); len(text) > 0 {
+					t.Errorf("the client received %q after the deadline", text)
+				}
+				equal(t, "limits", strings.Join(limits, " "), "WriteTimeout")
+			})
+		})
+	}
+}

@@ -99,11 +99,9 @@ func (h *Handler) ServeReady(w http.ResponseWriter, r *http.Request) {
 	if !s.Ready {
 		status = statusNotReady
 	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
-	w.WriteHeader(h.statusCode(status, gqlhttp.JSON))
 	text, _ := json.Marshal(body) // cannot fail
-	_, _ = w.Write(append(text, '\n'))
+	h.write(w, r, h.statusCode(status, gqlhttp.JSON), gqlhttp.JSON, append(text, '\n'))
 }
 
 // healthJSON is the response of ServeReady.

@@ -224,10 +224,9 @@ func (f *freshness) keep(header http.Header, final, stored bool) {
 }
 
 // notModified responds to a GET or QUERY with status 304.
-func (h *Handler) notModified(w http.ResponseWriter, f freshness, final bool) {
+func (h *Handler) notModified(w http.ResponseWriter, r *http.Request, f freshness, final bool) {
 	f.keep(w.Header(), final, false)
-	w.WriteHeader(h.statusCode(statusNotModified, ""))
-	_ = http.NewResponseController(w).Flush() // as Send does; otherwise net/http does it later
+	h.writeHeader(w, r, h.statusCode(statusNotModified, ""))
 }
 
 // open reports whether shared caches may store a project's responses, because the project is known to have no secret.

@@ -72,10 +72,18 @@ func SetOptions(h, request http.Header) {
 	}
 }
 
-// allowedHeaders returns those headers in Access-Control-Request-Headers that a page may send.
+// maxRequestHeaders is the maximum size of Access-Control-Request-Headers in bytes, because the response repeats them.
+const maxRequestHeaders = 4 << 10
+
+// allowedHeaders returns those headers in Access-Control-Request-Headers that a page may send. If the list exceeds
+// maxRequestHeaders, it returns "".
 func allowedHeaders(request http.Header) string {
+	list := strings.Join(request.Values("Access-Control-Request-Headers"), ",")
+	if len(list) > maxRequestHeaders {
+		return ""
+	}
 	var allowed []string
-	for name := range strings.SplitSeq(strings.Join(request.Values("Access-Control-Request-Headers"), ","), ",") {
+	for name := range strings.SplitSeq(list, ",") {
 		name = strings.ToLower(strings.TrimSpace(name))
 		switch {
 		case name == "authorization", name == "content-type", name == "last-event-id",

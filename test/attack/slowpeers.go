@@ -141,6 +141,7 @@ func slowReaders() []attack {
 	post := string(request("POST", path, much, "Connection: keep-alive"))
 	all := []attack{
 		unread("a hundred unread responses", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
+		unread("ten thousand unread responses to OPTIONS", "cut", answerCut+2*usual, answerCut, strings.Repeat(string(request("OPTIONS", path, "", "Connection: keep-alive")), 10_000)),
 		unread("an unread stream", "cut", streamCut+2*usual, streamCut, string(streamRequest("POST", replay))),
 		unread("an unread socket", "cut", streamCut+2*usual, streamCut,
 			string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
@@ -153,7 +154,7 @@ func slowReaders() []attack {
 		all = append(all, unread("unread pongs ("+protocol+")", "cut", streamCut+2*usual, streamCut,
 			string(upgrade(path, protocol))+pings))
 	}
-	twenty := all[1]
+	twenty := all[2]
 	twenty.name = "twenty unread streams"
 	one := twenty.do
 	twenty.do = func(s *target) (outcome, error) { return s.inParallel(20, one) }
