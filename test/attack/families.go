@@ -38,6 +38,7 @@ func families(full bool) []family {
 		{name: "idle connections", attacks: idle(full), many: full, separate: true, kind: patient, peak: 600 << 20},
 		{name: "stalled backend", attacks: stalled(), separate: true, recent: true},
 		{name: "slow bodies", attacks: slowBodies(), separate: true, peak: 200 << 20},
+		{name: "slow bodies after responses", attacks: slowBodiesAfterResponses(), separate: true, recent: true},
 		// Up to 301 MiB were seen, 64 MiB of which PendingResponseBytes counts. The rest is goroutines, and garbage
 		// that has not been collected yet.
 		{name: "unread responses", attacks: unreadResponses(), separate: true, peak: 350 << 20},

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -97,6 +98,30 @@ func slowBodies() []attack {
 			}))
 	}
 	return all
+}
+
+// slowBodiesAfterResponses returns an attack by connections that each read a response of 80 kB and then send an
+// incomplete body. The buffers of the responses must not stay with the bodies.
+func slowBodiesAfterResponses() []attack {
+	text := large(1)
+	head := request("POST", path, strings.Repeat(" ", 100_000))
+	head = head[:len(head)-99_999]
+	open := func(s *target) (net.Conn, error) {
+		c, err := s.dial()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.Write(request("POST", path, text, "Connection: keep-alive")); err != nil {
+			return c, err
+		}
+		if o, err := readPostResponse(c); err != nil || !o.meets(answered) {
+			return c, fmt.Errorf("outcome %v, %w", o, errors.Join(err, errUnhealthy))
+		}
+		_, err = c.Write(head)
+		return c, err
+	}
+	name := "800 responses, each followed by an incomplete body"
+	return []attack{withConnectionsFor(time.Second, name, 800, open, func(s *target) error { return nil })}
 }
 
 // unreadResponses returns attacks that request large responses and never read them.

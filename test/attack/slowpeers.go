@@ -141,7 +141,8 @@ func slowReaders() []attack {
 	post := string(request("POST", path, much, "Connection: keep-alive"))
 	all := []attack{
 		unread("a hundred unread responses", "cut", answerCut+2*usual, answerCut, strings.Repeat(post, 100)),
-		unread("ten thousand unread responses to OPTIONS", "cut", answerCut+2*usual, answerCut, strings.Repeat(string(request("OPTIONS", path, "", "Connection: keep-alive")), 10_000)),
+		unread("ten thousand unread responses to OPTIONS", "cut", answerCut+2*usual, answerCut,
+			strings.Repeat(string(request("OPTIONS", path, "", "Connection: keep-alive")), 10_000)),
 		unread("an unread stream", "cut", streamCut+2*usual, streamCut, string(streamRequest("POST", replay))),
 		unread("an unread socket", "cut", streamCut+2*usual, streamCut,
 			string(upgrade(path, legacy))+string(textFrame(begin(legacy, `"1"`, query(replay))))),
