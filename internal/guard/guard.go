@@ -67,10 +67,25 @@ func Error(err error) slog.Attr {
 	return slog.Any("error", logged{err})
 }
 
-// A logged error has no MarshalJSON method, so it is text in every log format.
+// maxErrorText is the maximum size in bytes of the text of an error in the log. A Backend's error may contain a cursor
+// or an argument of a client, which can be as long as a request.
+const maxErrorText = 2 << 10
+
+// A logged error has no MarshalJSON method, so it is text in every log format. If its text is too long, the middle is
+// left out: the cause is often at the end.
 type logged struct{ error }
 
 func (l logged) Unwrap() error { return l.error }
+
+func (l logged) Error() string {
+	text := l.error.Error()
+	if len(text) <= maxErrorText {
+		return text
+	}
+	half := maxErrorText / 2
+	return fmt.Sprintf("%s... (%d bytes left out) ...%s", strings.ToValidUTF8(text[:half], ""), len(text)-2*half,
+		strings.ToValidUTF8(text[len(text)-half:], ""))
+}
 
 // Milliseconds returns a log attribute with a duration in milliseconds. Its name should end in _ms.
 func Milliseconds(name string, d time.Duration) slog.Attr {

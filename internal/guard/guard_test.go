@@ -48,6 +48,21 @@ func TestRunReturnsPanicAsErrorWithStack(t *testing.T) {
 	}
 }
 
+// A Backend's error may contain a cursor of a client, which may be as long as a request.
+func TestLoggedErrorsAreShortened(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	log.Error("failed", guard.Error(fmt.Errorf("read after %s: %w", strings.Repeat("\u00e9", 50_000), io.ErrUnexpectedEOF)))
+	line := out.String()
+	if len(line) > 3<<10 || !strings.Contains(line, "read after ") || !strings.Contains(line, "unexpected EOF") {
+		t.Errorf("an error of 100 kB was logged as %.100q, %d bytes, want less than 3 KiB with its begin and its cause",
+			line, len(line))
+	}
+	if strings.ContainsRune(line, '\ufffd') {
+		t.Errorf("a character was cut: %q", line)
+	}
+}
+
 func TestRecoverKeepsErrorWithoutPanic(t *testing.T) {
 	fails := func() (err error) {
 		defer guard.Recover(&err)
