@@ -24,6 +24,9 @@ type Bound struct {
 	// cachedOnly is set if bind must not compile a plan.
 	cachedOnly bool
 
+	// tree is the syntax tree of the document, if it was parsed for this request. It is set only for bind.
+	tree *ast.QueryDocument
+
 	// parameterizer has the placeholders of this request, and text has its document, if the plan was compiled from
 	// another text with the same fingerprint.
 	parameterizer
@@ -63,8 +66,8 @@ type Variable struct {
 
 // Find binds the cached plan of a query to b and reports whether it succeeded. It reports false if the document is
 // not compiled, if the request has an error or if the operation is a subscription. In these cases, call Prepare.
-// Find allocates memory only for coerced variables, and to look up the plan of a document in which @skip or
-// @include use variables.
+// Find allocates memory only for coerced variables, and to look up the plan of a document that has several operations or
+// in which @skip or @include use variables.
 //
 // The caller owns b and may reuse it after Run has returned. If the next text is the same, Find skips the lookup of
 // the document. b keeps references to the values in variables until Release or the next Find.
@@ -168,7 +171,7 @@ func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 		b.measureVariables(valueOf)
 	}
 	if b.plan = op.plan; b.plan == nil {
-		if b.plan, errs = b.cache.planVariant(doc.text, op, b.variables, !b.cachedOnly); errs != nil {
+		if b.plan, errs = b.cache.planVariant(b, doc.text); errs != nil {
 			return errs
 		}
 	}

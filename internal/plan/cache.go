@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/vektah/gqlparser/v2/ast"
+
 	"github.com/chaingql/chaingql/internal/guard"
 )
 
@@ -112,12 +114,13 @@ func NewCache(
 func (c *Cache) Prepare(text, operation string, variables map[string]any) (*Bound, Errors) {
 	b, errs := c.bindCached(text, operation, variables, true)
 	if b == nil {
+		b = &Bound{cache: c}
 		var doc *document
-		if doc, errs = c.compileDocument(text); errs != nil {
+		if doc, b.tree, errs = c.compileDocument(text); errs != nil {
 			return nil, errs
 		}
-		b = &Bound{cache: c}
 		errs = b.bind(doc, operation, valuesOf(variables))
+		b.tree = nil
 	}
 	if errs != nil {
 		return nil, errs
@@ -171,30 +174,32 @@ func (c *Cache) load(text string) (*document, Errors) {
 	if e := c.find(textKey(text)); e != nil {
 		return e.doc, nil
 	}
-	return c.compileDocument(text)
+	doc, _, errs := c.compileDocument(text)
+	return doc, errs
 }
 
-// compileDocument checks, compiles and caches a document.
-func (c *Cache) compileDocument(text string) (doc *document, errs Errors) {
+// compileDocument checks, compiles and caches a document. It also returns the syntax tree for the operations that it
+// has not compiled.
+func (c *Cache) compileDocument(text string) (doc *document, tree *ast.QueryDocument, errs Errors) {
 	defer c.recoverPanic(&errs)
 	text = strings.Clone(text) // otherwise the document would keep the request body in memory
 	tree, independent, errs := c.parse(text)
 	if errs != nil {
-		return nil, errs
+		return nil, nil, errs
 	}
 	var s parameterizer
 	if !independent || c.schema.selectsHosted(tree) || !s.parameterize([]byte(text)) {
 		s = parameterizer{}
 	}
 	if doc, errs = c.compileOperations(text, tree, s.placeholders); errs != nil {
-		return nil, errs
+		return nil, nil, errs
 	}
 	e := &entry{key: textKey(text), doc: doc, size: entryBytes + keyBytes}
 	if doc.operations != nil && doc.operations[0].parameters != nil {
 		e.alias(key{byFingerprint, string(s.fingerprint)})
 	}
 	c.add(e)
-	return doc, nil
+	return doc, tree, nil
 }
 
 // alias adds a key under which the document of e can be found.
@@ -203,11 +208,12 @@ func (e *entry) alias(k key) {
 	e.size += keyBytes + textBytes(len(k.text))
 }
 
-// planVariant returns the plan for the values of the conditions, which are the variables that @skip and @include
-// use. If the plan is not cached and compile is set, planVariant compiles it. For this, it parses the text again:
-// the cache does not keep syntax trees, because most documents have no conditions.
-func (c *Cache) planVariant(text string, op *operation, values []any, compile bool) (plan *Plan, errs Errors) {
+// planVariant returns the plan of b for the values of the conditions, which are the variables that @skip and @include
+// use. If the plan is not cached, planVariant compiles it, unless b.cachedOnly is set. If b.tree is not set, it parses
+// the text again: the cache does not keep syntax trees, because most documents need no further plan.
+func (c *Cache) planVariant(b *Bound, text string) (plan *Plan, errs Errors) {
 	defer c.recoverPanic(&errs)
+	op, values, tree := b.op, b.variables, b.tree
 	id := append(make([]byte, 0, len(op.id)+1+len(op.conditions)), op.id...)
 	id = append(id, ' ')
 	for _, v := range op.conditions {
@@ -224,12 +230,13 @@ func (c *Cache) planVariant(text string, op *operation, values []any, compile bo
 	if e := c.find(k); e != nil {
 		return e.plan, nil
 	}
-	if !compile {
+	if b.cachedOnly {
 		return nil, Errors{errNotCompiled}
 	}
-	tree, _, errs := c.parse(text)
-	if errs != nil {
-		return nil, errs
+	if tree == nil {
+		if tree, _, errs = c.parse(text); errs != nil {
+			return nil, errs
+		}
 	}
 	on := make(map[string]any, len(op.conditions))
 	for _, v := range op.conditions {

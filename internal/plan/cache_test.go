@@ -40,6 +40,30 @@ func TestCachedDocumentsAreNotCompiledAgain(t *testing.T) {
 	}
 }
 
+// A document may have eight operations of 1,500 fields, but a request runs only one of them.
+func TestOnlyOperationsThatRunAreCompiled(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	const text = "query A{int} query B{b:int} query C{c:int}"
+	run := func(operation string) (*Plan, int) {
+		t.Helper()
+		b, errs := c.Prepare(text, operation, nil)
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		return b.plan, c.lru.Len()
+	}
+	a, cached := run("A")
+	if cached != 2 {
+		t.Errorf("after one operation, %d entries are cached, want the document and a plan", cached)
+	}
+	if again, cached := run("A"); again != a || cached != 2 {
+		t.Errorf("the operation was compiled again; %d entries are cached", cached)
+	}
+	if b, cached := run("B"); b == a || cached != 3 {
+		t.Errorf("after two operations, %d entries are cached, want the document and two plans", cached)
+	}
+}
+
 func TestLeastRecentlyUsedDocumentIsEvicted(t *testing.T) {
 	limits := defaultLimits
 	c := testCache(t, limits)

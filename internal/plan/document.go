@@ -33,7 +33,8 @@ type operation struct {
 
 	// conditions has the indexes of the variables that @skip and @include use. Their values decide which fields the
 	// response has, and in which order. So if there are conditions, plan is nil, and Cache.planVariant returns the plan
-	// for each combination of their values.
+	// for each combination of their values. plan is also nil if the document has several operations, because usually
+	// only one of them runs.
 	conditions []int
 	plan       *Plan
 
@@ -82,8 +83,9 @@ func (c *Cache) parse(text string) (tree *ast.QueryDocument, independent bool, e
 	return doc, independent, nil
 }
 
-// compileOperations compiles the operations of a valid syntax tree. It may replace the literals at the placeholders
-// with variables in the tree.
+// compileOperations compiles the operation of a valid syntax tree, unless it has conditions. If there are several
+// operations, they are compiled when they run. compileOperations may replace the literals at the placeholders with
+// variables in the tree, but only if no operation must be compiled later.
 func (c *Cache) compileOperations(
 	text string, tree *ast.QueryDocument, placeholders []placeholder,
 ) (*document, Errors) {
@@ -94,7 +96,7 @@ func (c *Cache) compileOperations(
 		op.hash = hash
 		op.conditions = conditions(tree, def, op)
 		op.size += 8 * len(op.conditions)
-		if len(op.conditions) == 0 {
+		if len(op.conditions) == 0 && len(tree.Operations) == 1 {
 			op.parameters = c.replaceLiterals(tree, placeholders)
 			for i, l := range op.parameters {
 				op.variables = append(op.variables, variable{name: parameterName(i), typ: l.typ})
