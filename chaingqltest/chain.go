@@ -64,6 +64,9 @@ const masterchain = -1
 // Advance returns when every Handler that follows the chain has received the blocks, so a later [Query] sees them. If a
 // Handler does not receive them within [Timeout], the test fails. A hook must not call Advance, because the Handler
 // receives no blocks until the hook has returned.
+//
+// Advance does not wait for a Handler that does not follow the chain at the moment, because it has just been created or
+// waits before it calls Follow again. Such a Handler reads pages from the chain, and receives the blocks later.
 func (c *Chain) Advance(n int) []chaingql.Block {
 	c.t.Helper()
 	blocks := make([]chaingql.Block, n)

@@ -158,6 +158,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 		for b, e := range l.src.Follow(ctx, after) {
 			if e != nil {
 				err = e
+				l.stale() // before the source knows that its Follow has ended
 				// An error after a new block does not concern the position; the next attempt shows if that is gone.
 				if !came && l.src.Gone(e) {
 					l.reset()

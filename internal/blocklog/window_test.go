@@ -168,6 +168,26 @@ func TestWindowIsLiveWhileBlocksArrive(t *testing.T) {
 	})
 }
 
+// A test of a host appends a block when Follow has ended, and then sends a query.
+func TestWindowIsNotLiveWhenFollowReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l *Log[int]
+		src, _, _ := scripted(func(yield func(int, error) bool) {
+			yield(1, nil)
+			if !l.Window().Live {
+				t.Error("the window is not live after a block, want live")
+			}
+			if yield(0, errDown); l.Window().Live {
+				t.Error("the window is live after Follow has yielded an error, want not live")
+			}
+		})
+		l = New(src, Options[int]{Logger: quiet})
+		defer shut(t, l)
+		l.Start()
+		synctest.Wait()
+	})
+}
+
 func TestWindowStaysLiveWithoutSilenceLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
