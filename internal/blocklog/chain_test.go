@@ -18,19 +18,19 @@ var (
 
 // A chain is a scripted source. Its blocks are the numbers from 1 on.
 type chain struct {
-	mu       sync.Mutex
-	newest   int
-	oldest   int           // a Follow that needs a block before this one fails with errGone
-	down     error         // returned by Recent and Follow at once
-	replay   int           // number of blocks that each Follow repeats
-	lie      func(int) int // returns a wrong block that Follow yields after the given one, or 0
-	change   chan struct{} // closed at the next change
-	recents  int           // maximum number of blocks that Recent returns
-	heads    int           // number of calls of Recent
-	answers  []int         // newest block that each call of Recent returned
-	goneOnce bool          // the next Follow fails with errGone, for any cursor
-	follows  []string      // cursor of each Follow
-	running  int           // number of Follow calls that are running
+	mu      sync.Mutex
+	newest  int
+	oldest  int           // a Follow that needs a block before this one fails with errGone
+	down    error         // returned by Recent and Follow at once
+	replay  int           // number of blocks that each Follow repeats
+	lie     func(int) int // returns a wrong block that Follow yields after the given one, or 0
+	change  chan struct{} // closed at the next change
+	recents int           // maximum number of blocks that Recent returns
+	heads   int           // number of calls of Recent
+	answers []int         // newest block that each call of Recent returned
+	gone    int           // number of the next Follows that fail with errGone, for any cursor
+	follows []string      // cursor of each Follow
+	running int           // number of Follow calls that are running
 
 	pageDown  error         // returned by Page
 	lag       int           // number of newest blocks that Page does not return yet
@@ -101,8 +101,8 @@ func (c *chain) follow(ctx context.Context, after string) iter.Seq2[int, error] 
 		at := max(asked-c.replay, 0)
 		c.follows = append(c.follows, after)
 		c.running++
-		gone := c.goneOnce
-		c.goneOnce = false
+		gone := c.gone > 0
+		c.gone = max(0, c.gone-1)
 		c.mu.Unlock()
 		defer func() { c.mu.Lock(); c.running--; c.mu.Unlock() }()
 		for {

@@ -53,7 +53,11 @@ func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
 				c.grow(100)
 				runtime.Gosched()
 				if n%4 == 3 {
-					c.set(func() { c.down, c.pageDown, c.goneOnce = errDown, errDown, n%8 == 3 })
+					c.set(func() {
+						if c.down, c.pageDown = errDown, errDown; n%8 == 3 {
+							c.gone = 2
+						}
+					})
 					time.Sleep(time.Millisecond)
 					c.set(func() { c.down, c.pageDown = nil, nil })
 				}

@@ -38,7 +38,8 @@ type Source[B any] struct {
 	// Gone reports whether an error means that the source cannot continue from the requested position, because its
 	// history was pruned or the cursor belongs to another chain. Gone is called for errors returned by Follow and by
 	// the functions that read and check pages: Page, Before and Between. All other errors are treated as temporary. If
-	// Gone is nil, all errors are.
+	// Gone is nil, all errors are. An error of Follow is also temporary if Page returns no such error for the same
+	// cursor, unless Follow fails twice.
 	Gone func(error) bool
 
 	// Between returns the first n stored blocks that are after the cursor after, before the block before, and in the
@@ -160,7 +161,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 				err = e
 				l.stale() // before the source knows that its Follow has ended
 				// An error after a new block does not concern the position; the next attempt shows if that is gone.
-				if !came && l.src.Gone(e) {
+				if !came && l.src.Gone(e) && l.confirmGone(ctx, after) {
 					l.reset()
 				}
 				break
@@ -169,7 +170,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 				break
 			}
 			if l.accept(b) {
-				came = true
+				came, l.gone = true, false
 			}
 		}
 	})

@@ -303,10 +303,10 @@ func TestBlocksSkippedWhileTheLogHasNoPositionAreNotAGap(t *testing.T) {
 		f.recents = 1
 		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		f.set(func() { f.down, f.gone = errDown, true })
+		f.set(func() { f.down, f.gone = errDown, 2 })
 		f.grow(base(5), master(2), master(3), base(9))
 		time.Sleep(time.Minute)
-		f.set(func() { f.down, f.gone = nil, true })
+		f.set(func() { f.down, f.gone = nil, 2 })
 		time.Sleep(time.Minute)
 		f.grow(master(4))
 		synctest.Wait()

@@ -227,7 +227,12 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 					case 3:
 						grow(rnd.IntN(50))
 					case 4:
-						f.set(func() { f.down, f.replay, f.gone = errDown, rnd.IntN(10), rnd.IntN(20) < rarely })
+						f.set(func() {
+							f.down, f.replay = errDown, rnd.IntN(10)
+							if f.gone = 0; rnd.IntN(20) < rarely {
+								f.gone = 1 + rnd.IntN(3)
+							}
+						})
 					case 5:
 						f.set(func() { f.down = nil })
 						for range rnd.IntN(10) {
@@ -288,7 +293,7 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 					}
 				}
 				often = 1 << 30
-				f.set(func() { f.down, f.gone = nil, false })
+				f.set(func() { f.down, f.gone = nil, 0 })
 				for range 20 {
 					grow(5)
 					time.Sleep(10 * time.Second)

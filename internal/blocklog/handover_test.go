@@ -128,7 +128,7 @@ func TestReaderWithFutureCursorContinuesAfterHistoryIsLost(t *testing.T) {
 		synctest.Wait()
 		r := resume(t, l, cursorOf(15), 1)
 		expectAll(t, r)
-		c.set(func() { c.goneOnce, c.down = true, errDown })
+		c.set(func() { c.gone, c.down = 2, errDown })
 		time.Sleep(time.Minute)
 		c.set(func() { c.newest, c.down = 100, nil }) // the log continues from block 100
 		time.Sleep(time.Minute)
@@ -183,7 +183,7 @@ func TestReadersContinueAfterTheLogLostItsPosition(t *testing.T) {
 			}
 			r.Next()
 		}
-		c.set(func() { c.goneOnce, c.down = true, errDown })
+		c.set(func() { c.gone, c.down = 2, errDown })
 		c.grow(50)
 		time.Sleep(time.Minute)
 		if s := l.Stats(); s.CatchingUp != 4 || s.Readers != 4 || s.Groups != 2 {
@@ -215,7 +215,7 @@ func TestLosingThePositionDuringASearchSkipsNoBlock(t *testing.T) {
 		r, _ := l.Join(Interest[int]{Eval: func(b int) []byte {
 			if b == 3 && lose {
 				lose = false
-				c.set(func() { c.goneOnce, c.down = true, errDown })
+				c.set(func() { c.gone, c.down = 2, errDown })
 				time.Sleep(time.Minute)
 				c.fail(nil)
 				time.Sleep(time.Minute)

@@ -114,7 +114,7 @@ func TestGapIsReportedAfterTheLogLostItsPosition(t *testing.T) {
 					}
 					synctest.Wait()
 				}
-				f.set(func() { f.down, f.gone = errDown, true })
+				f.set(func() { f.down, f.gone = errDown, 2 })
 				time.Sleep(time.Minute)
 				f.set(func() { f.down = nil })
 				time.Sleep(time.Minute)

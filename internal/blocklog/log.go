@@ -131,6 +131,7 @@ type Log[B any] struct {
 	wakes        []func()
 	startCursor  string // the newest cursor when the log started; heads may lack shards without a block after it
 	recentCalled bool   // Recent has been called before
+	gone         bool   // Follow has reported that the log's position is gone, and has yielded no new block since
 	rechecks     rechecks[B]
 
 	// eventMu guards these fields and keeps the Failed and Recovered events in order. It is acquired before any other

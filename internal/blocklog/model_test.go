@@ -169,7 +169,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 						case 3, 4, 5:
 							c.set(func() { c.lag = rnd.IntN(c.newest + 1) })
 						case 6:
-							c.set(func() { c.down, c.goneOnce = errDown, true })
+							c.set(func() { c.down, c.gone = errDown, 1+rnd.IntN(2) })
 							loses++
 						case 7:
 							c.set(func() { c.oldest = max(c.oldest, c.newest-rnd.IntN(200)) })
@@ -210,7 +210,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 						}
 					}
 				}
-				c.set(func() { c.down, c.pageDown, c.lag, c.goneOnce = nil, nil, 0, false })
+				c.set(func() { c.down, c.pageDown, c.lag, c.gone = nil, nil, 0, 0 })
 				time.Sleep(time.Minute)
 				c.grow(50) // after every reader's start
 				atEnd := func(m *modelReader) bool {

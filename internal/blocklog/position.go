@@ -91,6 +91,20 @@ func (l *Log[B]) begin(stored []entry[B]) string {
 	return v.newest.cursor
 }
 
+// confirmGone is called when Follow has reported that the source does not have the blocks after the log's position. It
+// reports whether the log must give up the position: Page reports the same, or Follow reports it for the second time.
+// Otherwise the failure may be temporary, and a log that gives up its position no longer notices which blocks Follow
+// has skipped before it.
+func (l *Log[B]) confirmGone(ctx context.Context, position string) bool {
+	if l.gone {
+		l.gone = false
+		return true
+	}
+	l.gone = true
+	_, err := l.src.Page(ctx, position, 1)
+	return err != nil && l.src.Gone(err)
+}
+
 // reset discards the position of the log, which the source does not have any more. The next attempt starts after the
 // chain's newest block. All live readers must catch up: the source reports for each of them whether it still has the
 // blocks after the reader's cursor. The new window is empty, because the blocks between the old and the next position

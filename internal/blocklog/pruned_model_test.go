@@ -202,7 +202,10 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 						s.set(func() { s.floor = max(s.floor, len(s.all)-1-rnd.IntN([]int{5, 250, 250}[rnd.IntN(3)])) })
 					case 8:
 						s.set(func() {
-							s.down, s.replay, s.gone, s.lag = errDown, rnd.IntN(10), rnd.IntN(20) < 2, rnd.IntN(30)
+							s.down, s.replay, s.lag = errDown, rnd.IntN(10), rnd.IntN(30)
+							if s.gone = 0; rnd.IntN(20) < 2 {
+								s.gone = 1 + rnd.IntN(2)
+							}
 						})
 					case 9:
 						s.set(func() { s.down = nil })
@@ -230,7 +233,7 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 						}
 					}
 				}
-				s.set(func() { s.down, s.gone, s.lag = nil, false, 0 })
+				s.set(func() { s.down, s.gone, s.lag = nil, 0, 0 })
 				for range 10 {
 					s.growWithGaps(rnd, trees, 5, 1<<30)
 					time.Sleep(10 * time.Second)

@@ -54,6 +54,27 @@ func TestGapInAQuietShardIsReportedAlthoughAnotherClientReceivedTheBlock(t *test
 	})
 }
 
+// A fault makes Follow report that the log's position is gone, although it is stored.
+func TestGapInAQuietShardIsReportedAlthoughFollowFailedForItsPosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.recents = 1
+		f.grow(base(1), master(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		r := joinAt(t, l, blocksOf())
+		f.growSkipped([]int{3}, base(2), master(2))
+		synctest.Wait()
+		expectNow(t, r, 4)
+		f.set(func() { f.down, f.gone = errDown, 1 })
+		synctest.Wait()
+		f.set(func() { f.down = nil })
+		f.grow(base(3))
+		time.Sleep(time.Minute)
+		expectGap(t, r, 2)
+	})
+}
+
 // Follow skips two blocks of the quiet shard. The search for a block of another shard finds only the second one.
 func TestGapInAQuietShardIsReportedAlthoughALaterBlockIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

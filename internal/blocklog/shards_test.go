@@ -75,7 +75,7 @@ type shardSource struct {
 	lacks   map[int]bool                                    // numbers of the blocks that are not stored
 	recents int                                             // maximum number of blocks that Recent returns
 	down    error                                           // returned by Recent and Follow
-	gone    bool                                            // the next Follow fails with errGone
+	gone    int                                             // number of the next Follows that fail with errGone
 	replay  int                                             // number of blocks that each Follow repeats
 	change  chan struct{}                                   // closed at the next change
 	follows []string                                        // cursor of each Follow
@@ -210,8 +210,8 @@ func (f *shardSource) follow(ctx context.Context, after string) iter.Seq2[shardB
 		f.mu.Lock()
 		f.follows = append(f.follows, after)
 		at = max(0, at-f.replay)
-		gone := f.gone
-		f.gone = false
+		gone := f.gone > 0
+		f.gone = max(0, f.gone-1)
 		f.mu.Unlock()
 		if gone {
 			yield(shardBlock{}, errGone)

@@ -154,7 +154,7 @@ func TestWindowIsLiveWhileBlocksArrive(t *testing.T) {
 		live(false, "after repeated blocks")
 		c.grow(1)
 		live(true, "after a block that is not repeated")
-		c.set(func() { c.down, c.goneOnce = errDown, true })
+		c.set(func() { c.down, c.gone = errDown, 2 })
 		time.Sleep(time.Minute)
 		if w := l.Window(); w.Blocks != nil || w.Live || w.Reached != cursorOf(6) {
 			t.Errorf("the window is %+v without a position, want an empty one that is not live", w)
