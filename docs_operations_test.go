@@ -163,7 +163,7 @@ func TestDocumentedAlarmsUseExistingMetrics(t *testing.T) {
 }
 
 // docs/hosting.md says what http.ServeMux refuses, and how to avoid it.
-func TestWildcardProjectConflictsWithSubtrees(t *testing.T) {
+func TestProjectWildcardConflictsWithSubtreePatterns(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 	debug := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	func() {

@@ -113,7 +113,7 @@ func (l *failureLog) kindOf(key string, now time.Time) *failureKind {
 	return k
 }
 
-// again counts one more failure of a line.
+// again counts another failure in a log line.
 func (l *failureLog) again(line *failureLine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -288,7 +288,7 @@ func TestNullThunkPropagatesToNullableParent(t *testing.T) {
 	}
 }
 
-func TestOutcomeCodeIgnoresKeysNamedErrors(t *testing.T) {
+func TestOutcomeCodeIgnoresResponseKeysNamedErrors(t *testing.T) {
 	code := ""
 	no := failure{"no", map[string]any{"code": "NO_FUNDS", "errors": []any{map[string]any{"a": 1}}}}
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{

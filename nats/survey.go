@@ -144,8 +144,8 @@ func (b *Backend) isBlock(s *stored) (is, known bool) {
 	return b.survey.is(s.seq)
 }
 
-// quickSurvey creates a survey of the newest quickSurveySize messages. It returns false if there are fewer messages, if
-// one of them is not the successor of the message before it, or during Open.
+// quickSurvey creates a survey of the newest quickSurveySize messages. It returns false during Open, if there are
+// fewer messages, or if one of them is not the successor of the message before it.
 func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, error) {
 	if !b.opened.Load() || end <= quickSurveySize {
 		return stored{}, false, nil

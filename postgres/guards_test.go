@@ -178,7 +178,7 @@ func TestEveryCallFailsIfTheChainHasLostItsState(t *testing.T) {
 
 // The schema is dropped and created again. The first call of each kind that notices it fails, and the next one returns
 // the new chain. A Writer of the old chain never writes to the new one.
-func TestBackendContinuesWithTheChainThatReplacedItsOwn(t *testing.T) {
+func TestBackendServesTheNewChainAfterAReplacement(t *testing.T) {
 	s := sharedServer(t)
 	balances := map[chaingql.Address]*big.Int{{}: big.NewInt(1)}
 	for name, call := range map[string]func(b *postgres.Backend) error{

@@ -9,7 +9,7 @@ type handover[B any] struct {
 	view   *view[B]   // the window with the checked blocks
 	gaps   []pageGap  // the gaps found
 
-	checked bool // the gaps found do not concern the reader
+	checked bool // the check has ended, and no gap found affects the reader
 }
 
 // prepareHandover checks the window's blocks after a reader's cursor without holding a lock. It returns nil if the

@@ -94,7 +94,7 @@ func TestReadersAtOneCursorShareOnePageInMemory(t *testing.T) {
 
 // A client that needs only a few recent blocks does not wait for all readers that are far behind. Those readers do not
 // wait forever either.
-func TestRecentPagesAreReadFirstButAllPagesEventually(t *testing.T) {
+func TestRecentPagesAreReadFirstAndAllPagesEventually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(16_000)
 		c.pageTakes = 10 * time.Millisecond

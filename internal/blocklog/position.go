@@ -12,7 +12,7 @@ import (
 var ErrNoPosition = errors.New("blocklog: the newest block was not known when the reader joined")
 
 // positionTimeout is the maximum time for Recent to return the newest block. If it takes longer, Readers that joined
-// before the call returned end with ErrNoPosition, because they may have missed the blocks of that time.
+// before the call returned end with ErrNoPosition, because they may have missed blocks that arrived in that time.
 const positionTimeout = time.Second
 
 // followFrom returns the cursor from which to follow the source. It is the cursor of the last block that the log

@@ -57,7 +57,7 @@ func TestWindowAgeDoesNotKeepStoredBlocks(t *testing.T) {
 	}
 }
 
-func TestCountedBytesOfTheWindowCoverItsMemory(t *testing.T) {
+func TestWindowBytesLimitTheMemoryOfTheWindow(t *testing.T) {
 	const limit = 4 << 20
 	place := func(b [12]uint64) Place {
 		return Place{Workchain: int32(b[0] % 5), Shard: wholeShard, SeqNo: uint32(b[0])}

@@ -84,7 +84,7 @@ func TestNoPongsAreQueuedWhileConnectionEnds(t *testing.T) {
 
 // If the peer does not read, the reader waits before it queues more pongs. This wait must not count toward the
 // FrameTimeout of the peer's next frame.
-func TestFrameTimeoutExcludesWaitToQueuePong(t *testing.T) {
+func TestWaitToQueuePongDoesNotCountTowardFrameTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss)

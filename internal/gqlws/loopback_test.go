@@ -207,7 +207,7 @@ func TestSlowPeerReceivesCompleteFramesInOrder(t *testing.T) {
 	cutAll(t, s)
 }
 
-func TestReadyPayloadsAreGatheredForOneWrite(t *testing.T) {
+func TestReadyPayloadsAreSentInOneWrite(t *testing.T) {
 	c := newConn(t.Context(), NewServer(testOptions), legacy{}, nil)
 	c.net, c.hasWriter = &netConn{}, true // the test is the writer
 	var want []byte

@@ -53,8 +53,8 @@ type variable struct {
 // absent is the value of a variable that the request does not contain. It differs from nil, which stands for null.
 type absent struct{}
 
-// parse checks a text and returns its syntax tree. independent reports whether no two fields were required to have
-// equal arguments. If so, the document stays valid if its literals are replaced with other literals of their types.
+// parse checks a text and returns its syntax tree. independent is false if two fields were required to have equal
+// arguments. If it is true, the document stays valid if its literals are replaced with other literals of their types.
 func (c *Cache) parse(text string) (tree *ast.QueryDocument, independent bool, errs Errors) {
 	if c.limits.Document > 0 && len(text) > c.limits.Document {
 		return nil, false, Errors{

@@ -62,7 +62,7 @@ type waited struct {
 	stop   func() bool // ends the wait for the first caller's context
 }
 
-// over is the context of a call that has returned without waiting for the context.
+// over is the context of a call that has returned before anything waited for its context.
 var over = func() *waited {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

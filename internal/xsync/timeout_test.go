@@ -113,7 +113,7 @@ func TestErrReportsExpiryWithoutTimer(t *testing.T) {
 }
 
 // Goroutines that start the timer while Stop runs must all see the same deadline.
-func TestTimeoutEndsForAllWaitingGoroutines(t *testing.T) {
+func TestTimeoutWakesAllWaitingGoroutines(t *testing.T) {
 	for range 300 {
 		timeout := WithTimeout(t.Context(), time.Hour)
 		deadlines := make([]time.Time, 4)

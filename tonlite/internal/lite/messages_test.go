@@ -52,8 +52,8 @@ func TestQueriesRoundTrip(t *testing.T) {
 	}
 }
 
-// TestLengthFrom254OnIsEncodedInFourBytes encodes byte strings with lengths around 254.
-func TestLengthFrom254OnIsEncodedInFourBytes(t *testing.T) {
+// TestLengthsFrom254AreEncodedInFourBytes encodes byte strings with lengths around 254.
+func TestLengthsFrom254AreEncodedInFourBytes(t *testing.T) {
 	for n, head := range map[int][]byte{0: {0}, 253: {253}, 254: {254, 254, 0, 0}, 255: {254, 255, 0, 0},
 		256: {254, 0, 1, 0}} {
 		data := bytes.Repeat([]byte{7}, n)
