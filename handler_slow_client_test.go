@@ -162,7 +162,8 @@ func TestTimeoutsCanBeTurnedOff(t *testing.T) {
 // A client that reads nothing must not keep its connection by requests whose responses have no body, or that are no
 // queries.
 func TestUnreadShortResponsesAreCut(t *testing.T) {
-	const path, preflight = "/demo/graphql?query=%7B__typename%7D", "Origin: https://a.example\r\nAccess-Control-Request-"
+	const path = "/demo/graphql?query=%7B__typename%7D"
+	const preflight = "Origin: https://a.example\r\nAccess-Control-Request-"
 	for what, request := range map[string]string{
 		"status 304": "GET " + path + " HTTP/1.1\r\nHost: x\r\nIf-None-Match: ",
 		"a preflight response": "OPTIONS " + path + " HTTP/1.1\r\nHost: x\r\n" + preflight + "Method: POST\r\n" +
@@ -174,7 +175,9 @@ func TestUnreadShortResponsesAreCut(t *testing.T) {
 				var limits []string
 				h, _ := newHandler(t, memchain.New(), chaingql.Options{
 					AllowedOrigins: []string{"*"},
-					Hooks:          chaingql.Hooks{LimitHit: func(_ context.Context, name string) { limits = append(limits, name) }},
+					Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, name string) {
+						limits = append(limits, name)
+					}},
 				})
 				mux := mounted(h)
 				mux.HandleFunc("/readyz", h.ServeReady)
