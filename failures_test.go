@@ -103,6 +103,18 @@ func TestDifferentErrorsOfARequestAreAllLogged(t *testing.T) {
 	}
 }
 
+func TestLogLinesForTheErrorsOfARequestAreLimited(t *testing.T) {
+	letters := 'a'
+	b := newBrokenHandler(t, func(chaingql.Address) error { letters++; return errors.New(string(letters)) })
+	b.expectLogged(b.balances(0, 20)...)
+	lines, failures := b.lines(), 0
+	for _, line := range lines {
+		failures += line.Failures
+	}
+	equal(t, "log lines", len(lines), 8)
+	equal(t, "failures", failures, 20)
+}
+
 // The database is down for one second, in which 500 requests fail.
 func TestEqualFailuresOfManyRequestsAreLoggedInAFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

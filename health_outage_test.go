@@ -47,6 +47,8 @@ func TestBackendOutageIsReportedAsServiceUnavailable(t *testing.T) {
 						t.Errorf("%s received status %d and %s, want 503 and SERVICE_UNAVAILABLE", body, w.Code, got)
 					}
 				}
+				w := post(h, askBlocks, "Accept", "text/event-stream")
+				equal(t, "status of an event stream", w.Code, 200)
 				if !strings.Contains(log.String(), "secret") {
 					t.Errorf("the log lacks the cause:\n%s", log)
 				}
