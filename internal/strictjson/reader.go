@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -222,11 +223,13 @@ func (r *Reader) Text() ([]byte, error) {
 		r.at += end + 1
 		return rest[:end:end], nil
 	}
-	before := len(r.room)
-	start := r.at
-	for r.at < len(r.text) {
-		switch c := r.text[r.at]; {
-		case c == '"':
+	before, start := len(r.room), r.at
+	for {
+		if r.at += indexSpecial(r.text[r.at:]); r.at == len(r.text) {
+			return nil, r.unexpected()
+		}
+		switch r.text[r.at] {
+		case '"':
 			r.room = append(r.room, r.text[start:r.at]...)
 			r.at++
 			text := r.room[before:len(r.room):len(r.room)]
@@ -234,19 +237,16 @@ func (r *Reader) Text() ([]byte, error) {
 				return nil, errNotUTF8
 			}
 			return text, nil
-		case c < ' ':
-			return nil, r.unexpected()
-		case c == '\\':
+		case '\\':
 			r.room = append(r.room, r.text[start:r.at]...)
 			if err := r.escape(); err != nil {
 				return nil, err
 			}
 			start = r.at
-		default:
-			r.at++
+		default: // a control character
+			return nil, r.unexpected()
 		}
 	}
-	return nil, r.unexpected()
 }
 
 // escape reads one escape sequence, or two if they are a surrogate pair.
@@ -297,9 +297,12 @@ func (r *Reader) hex4(at int) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// isPlain reports whether a text is ASCII without control characters and backslashes. It checks eight bytes at a time.
+// Constants for functions that check eight bytes at a time. A product of each and a byte has this byte eight times, and
+// high is the highest bit of each byte.
+const each, high = 0x0101010101010101, 0x8080808080808080
+
+// isPlain reports whether a text is ASCII without control characters and backslashes.
 func isPlain(text []byte) bool {
-	const each, high = 0x0101010101010101, 0x8080808080808080
 	odd := uint64(0)
 	for ; len(text) >= 8; text = text[8:] {
 		n := binary.LittleEndian.Uint64(text)
@@ -313,4 +316,25 @@ func isPlain(text []byte) bool {
 		odd |= uint64(c)
 	}
 	return odd&high == 0
+}
+
+// indexSpecial returns the index of the first quote, backslash or control character, or the length of the text if it
+// has none.
+func indexSpecial(text []byte) int {
+	at := 0
+	for ; len(text)-at >= 8; at += 8 {
+		n := binary.LittleEndian.Uint64(text[at:])
+		quote, backslash := n^'"'*each, n^'\\'*each
+		// A subtraction borrows only from bytes after a special one, so the first byte that is found is special.
+		found := ((n-' '*each)&^n | (quote-each)&^quote | (backslash-each)&^backslash) & high
+		if found != 0 {
+			return at + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; at < len(text); at++ {
+		if c := text[at]; c < ' ' || c == '"' || c == '\\' {
+			break
+		}
+	}
+	return at
 }

@@ -144,3 +144,24 @@ func TestIsPlainChecksEachByte(t *testing.T) {
 		}
 	}
 }
+
+func TestIndexSpecialFindsTheFirstSpecialByte(t *testing.T) {
+	for length := range 20 {
+		for at := range length {
+			for c := range 256 {
+				text := bytes.Repeat([]byte("~"), length)
+				text[at] = byte(c)
+				want := length
+				if c < ' ' || c == '"' || c == '\\' {
+					want = at
+				}
+				if at+1 < length {
+					text[at+1] = '!' // a borrow in the subtraction must not move the index
+				}
+				if got := indexSpecial(text); got != want {
+					t.Fatalf("byte %#x at index %d of %d bytes: indexSpecial returns %d, want %d", c, at, length, got, want)
+				}
+			}
+		}
+	}
+}
