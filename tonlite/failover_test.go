@@ -38,7 +38,7 @@ func TestReadsContinueWhenOneServerFails(t *testing.T) {
 		{"one server hangs", func(s *liteservertest.Server) { t.Cleanup(s.Stall()) }, &quick},
 		{"one server lags", func(s *liteservertest.Server) { s.Advance(15) }, &quick},
 		{"one server deletes blocks", func(s *liteservertest.Server) { s.Forget(29) }, nil},
-		{"one server sends garbage", func(s *liteservertest.Server) { s.Tell(liteservertest.Garbage) }, nil},
+		{"one server sends garbage", func(s *liteservertest.Server) { s.SetLie(liteservertest.Garbage) }, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel() // some subtests wait for a deadline

@@ -120,7 +120,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 			both := open(t, liar.Config(honest), nil)
 			liar.Advance(34)
 			honest.Advance(34)
-			liar.Tell(row.lie)
+			liar.SetLie(row.lie)
 			got, err := row.ask(alone)
 			if err == nil && got != row.want { // a call may succeed if it does not need the false part
 				t.Errorf("got the false result %v", got)
@@ -143,7 +143,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 // TestCyclicProofIsRejected uses proofs with valid links that never reach the target.
 func TestCyclicProofIsRejected(t *testing.T) {
 	s := start(t, liteservertest.Made(30), nil)
-	s.Tell(liteservertest.Circles)
+	s.SetLie(liteservertest.Circles)
 	b, err := tonlite.Open(t.Context(), s.Config(), nil)
 	if err == nil {
 		b.Close()
@@ -165,16 +165,16 @@ func TestUnprovenOptionStillVerifiesBalances(t *testing.T) {
 			liteservertest.FalseBalance, liteservertest.FalseUpdate, liteservertest.FalseRoot,
 			liteservertest.FalseAbsence, liteservertest.FalseState, liteservertest.Garbage,
 		} {
-			s.Tell(liteservertest.Truth)
+			s.SetLie(liteservertest.Truth)
 			if _, err := b.Balance(t.Context(), addr); err != nil {
 				t.Fatal(err)
 			}
-			s.Tell(lie)
+			s.SetLie(lie)
 			if nano, err := b.Balance(t.Context(), addr); err == nil || errors.Is(err, chaingql.ErrNotFound) {
 				t.Errorf("false response of kind %d for account %v: got balance %v and error %v", lie, addr, nano, err)
 			}
 			b.Close() // because it does not use the server for a while
-			s.Tell(liteservertest.Truth)
+			s.SetLie(liteservertest.Truth)
 			b = open(t, s.Config(), &unproven)
 		}
 	}

@@ -42,13 +42,13 @@ func TestInventedHeadIsRejected(t *testing.T) {
 			honest.Advance(20)
 			b := open(t, liar.Config(honest), opts)
 			answers(t, b, chain, 20)
-			liar.Tell(liteservertest.FarHead)
+			liar.SetLie(liteservertest.FarHead)
 			answers(t, b, chain, 20)
 			honest.Advance(30)
 			liar.Advance(30)
 			answers(t, b, chain, 30)
 			answers(t, open(t, liar.Config(honest), opts), chain, 30)
-			liar.Tell(liteservertest.Truth)
+			liar.SetLie(liteservertest.Truth)
 			answers(t, b, chain, 30)
 		})
 	}
@@ -70,14 +70,14 @@ func TestForgedHeadIsDropped(t *testing.T) {
 	s.Advance(20)
 	b := open(t, s.Config(), &tonlite.Options{Timeout: time.Second, Unproven: true})
 	s.Advance(21)
-	s.Tell(liteservertest.FalseHead)
+	s.SetLie(liteservertest.FalseHead)
 	masters := int32(-1)
 	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
 	newest := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{Last: 1, Workchain: &masters})
 	if err != nil || len(page) != 1 || page[0] == newest[0] {
 		t.Fatalf("the forged block was not accepted: got %v and error %v", page, err)
 	}
-	s.Tell(liteservertest.Truth)
+	s.SetLie(liteservertest.Truth)
 	answers(t, b, chain, 21)
 	s.Advance(25)
 	for block, err := range b.Follow(t.Context(), page[0].Cursor) {

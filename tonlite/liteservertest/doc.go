@@ -11,5 +11,5 @@
 //
 // Tests can add blocks ([Server.Advance]), delete old blocks ([Server.Forget]), stall the server
 // ([Server.Stall]), close its connections ([Server.Interrupt]), restart it at the same address
-// ([Server.Stop], [Server.Restart]), and make it send false responses ([Server.Tell]).
+// ([Server.Stop], [Server.Restart]), and make it send false responses ([Server.SetLie]).
 package liteservertest

@@ -173,9 +173,9 @@ func (s *Server) Delay(d time.Duration) {
 	s.delay = d
 }
 
-// Tell makes the Server send false responses of the given kind. Tell([Truth]) makes it send true
+// SetLie makes the Server send false responses of the given kind. SetLie([Truth]) makes it send true
 // responses again.
-func (s *Server) Tell(lie Lie) {
+func (s *Server) SetLie(lie Lie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lie = lie
