@@ -32,7 +32,7 @@ func TestLoadReturnsAllRecordedBlocks(t *testing.T) {
 	for _, row := range []struct {
 		file     string
 		blocks   int // number of loaded blocks
-		leftOut  int // number of blocks without chain_order
+		skipped  int // number of blocks without chain_order
 		computed int // number of blocks with a chain_order that can be computed
 		linked   int // number of blocks with a recorded predecessor
 	}{
@@ -44,9 +44,9 @@ func TestLoadReturnsAllRecordedBlocks(t *testing.T) {
 	} {
 		t.Run(row.file, func(t *testing.T) {
 			rec := load(t, row.file)
-			if len(rec.Blocks) != row.blocks || rec.LeftOut != row.leftOut || rec.Network == "" {
-				t.Errorf("recording of network %q has %d blocks and LeftOut %d, want a name, %d blocks and LeftOut %d",
-					rec.Network, len(rec.Blocks), rec.LeftOut, row.blocks, row.leftOut)
+			if len(rec.Blocks) != row.blocks || rec.Skipped != row.skipped || rec.Network == "" {
+				t.Errorf("recording of network %q has %d blocks and Skipped %d, want a name, %d blocks and Skipped %d",
+					rec.Network, len(rec.Blocks), rec.Skipped, row.blocks, row.skipped)
 			}
 			linked, computed := checkRecorded(t, recorded(t, row.file), rec)
 			if linked != row.linked || computed != row.computed {
@@ -153,9 +153,9 @@ func TestLoadReturnsNewestRecordedBalances(t *testing.T) {
 	} {
 		t.Run(row.file, func(t *testing.T) {
 			rec := load(t, row.file)
-			if len(rec.Balances) != row.accounts || len(rec.Blocks) != 0 || rec.LeftOut != 0 {
-				t.Errorf("Load returned %d balances, %d blocks and LeftOut %d, want %d, 0 and 0",
-					len(rec.Balances), len(rec.Blocks), rec.LeftOut, row.accounts)
+			if len(rec.Balances) != row.accounts || len(rec.Blocks) != 0 || rec.Skipped != 0 {
+				t.Errorf("Load returned %d balances, %d blocks and Skipped %d, want %d, 0 and 0",
+					len(rec.Balances), len(rec.Blocks), rec.Skipped, row.accounts)
 			}
 			addr, err := chaingql.ParseAddress(row.address)
 			if err != nil {

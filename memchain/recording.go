@@ -26,9 +26,9 @@ type Recording struct {
 	// Blocks holds the recorded blocks, ascending by cursor. The cursor of a block is its
 	// recorded chain_order.
 	Blocks []chaingql.Block
-	// LeftOut is the number of blocks that Load skipped because they have no chain_order,
+	// Skipped is the number of blocks that Load skipped because they have no chain_order,
 	// so that their position in the chain is unknown.
-	LeftOut int
+	Skipped int
 	// Balances holds the newest recorded balance of each account.
 	Balances map[chaingql.Address]*big.Int
 }
@@ -143,7 +143,7 @@ func load(r io.Reader) (rec Recording, err error) {
 		case err != nil:
 			return rec, fmt.Errorf("block %d: %w", i+1, err)
 		case b.Cursor == "":
-			rec.LeftOut++
+			rec.Skipped++
 		default:
 			rec.Blocks = append(rec.Blocks, b)
 		}

@@ -155,8 +155,8 @@ func TestLoadSortsBlocksAndKeepsNewestBalance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := list(rec.Blocks); got != "01m 0a" || rec.LeftOut != 1 || rec.Network != "N" {
-		t.Errorf("Load returned blocks %s, LeftOut %d, Network %q; want 01m 0a, 1, N", got, rec.LeftOut, rec.Network)
+	if got := list(rec.Blocks); got != "01m 0a" || rec.Skipped != 1 || rec.Network != "N" {
+		t.Errorf("Load returned blocks %s, Skipped %d, Network %q; want 01m 0a, 1, N", got, rec.Skipped, rec.Network)
 	}
 	for addr, nano := range maps.All(rec.Balances) {
 		if nano.Int64() != 6 || addr.Workchain != 0 {

@@ -56,7 +56,7 @@ type config struct {
 	epoch     string
 	projects  projects
 	blocks    []chaingql.Block
-	leftOut   int
+	skipped   int
 	balances  map[chaingql.Address]*big.Int
 }
 
@@ -164,7 +164,7 @@ func configure(args []string, help io.Writer) (*config, error) {
 		if len(rec.Blocks) == 0 {
 			return nil, fmt.Errorf("%s contains no block with a chain_order", *chain)
 		}
-		cfg.blocks, cfg.leftOut, cfg.balances = rec.Blocks, rec.LeftOut, rec.Balances
+		cfg.blocks, cfg.skipped, cfg.balances = rec.Blocks, rec.Skipped, rec.Balances
 	}
 	if *accounts != "" {
 		rec, err := load(*accounts)
@@ -298,8 +298,8 @@ func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Addres
 		fmt.Fprintf(w, "replaying %d recorded blocks after %v at %v blocks per second, then simulating the chain\n",
 			len(cfg.blocks), cfg.lead, cfg.rate)
 	}
-	if cfg.leftOut > 0 {
-		fmt.Fprintf(w, "skipping %d recorded blocks without chain_order\n", cfg.leftOut)
+	if cfg.skipped > 0 {
+		fmt.Fprintf(w, "skipping %d recorded blocks without chain_order\n", cfg.skipped)
 	}
 	fmt.Fprintf(w, `
 # the explorer, with a page of live blocks at /live
