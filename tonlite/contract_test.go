@@ -12,7 +12,7 @@ import (
 )
 
 func TestBackendMeetsContractWithGeneratedChain(t *testing.T) {
-	chain := liteservertest.MadeSimplex(120)
+	chain := liteservertest.GenerateSimplex(120)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
 		return backendtest.Harness{
@@ -28,7 +28,7 @@ func TestBackendMeetsContractWithGeneratedChain(t *testing.T) {
 // TestBackendMeetsContractWithSmallCache uses a cache for one masterchain block, so that blocks are
 // read again and again.
 func TestBackendMeetsContractWithSmallCache(t *testing.T) {
-	chain := liteservertest.Made(40)
+	chain := liteservertest.Generate(40)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
 		return backendtest.Harness{
@@ -60,7 +60,7 @@ func TestBackendMeetsContractWithRecordedChain(t *testing.T) {
 			balances[a.addr] = a.nano
 		}
 	}
-	made := liteservertest.Made(8)
+	made := liteservertest.Generate(8)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		servers := []*liteservertest.Server{start(t, blocks, nil), start(t, accounts, nil), start(t, made, nil)}
 		b := open(t, servers[0].Config(), &unproven)

@@ -12,7 +12,7 @@ import (
 // block. The Backend must know the newest block without querying a server, even if the chain
 // grows meanwhile.
 func TestNewestBlockNeedsNoQueryWhileFollowRuns(t *testing.T) {
-	s := start(t, liteservertest.Made(30), nil)
+	s := start(t, liteservertest.Generate(30), nil)
 	s.Advance(20)
 	b := open(t, s.Config(), nil)
 	followed := make(chan chaingql.Block)

@@ -12,7 +12,7 @@ import (
 // TestFalseResponsesAreRejected queries a server that sends false responses. No call may return a
 // wrong result. If there is also an honest server, each call must return the right result.
 func TestFalseResponsesAreRejected(t *testing.T) {
-	chain := liteservertest.MadeSimplex(34) // ends with two shards
+	chain := liteservertest.GenerateSimplex(34) // ends with two shards
 	facts := chain.Blocks()
 	masters, workchain := int32(-1), int32(0)
 	var rich chaingql.Address // an account in the first shard
@@ -142,7 +142,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 
 // TestCyclicProofIsRejected uses proofs with valid links that never reach the target.
 func TestCyclicProofIsRejected(t *testing.T) {
-	s := start(t, liteservertest.Made(30), nil)
+	s := start(t, liteservertest.Generate(30), nil)
 	s.SetLie(liteservertest.Circles)
 	b, err := tonlite.Open(t.Context(), s.Config(), nil)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 // another.
 func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, to uint32) lite.Link) {
 	t.Helper()
-	s, err := liteservertest.Start(liteservertest.MadeSimplex(30))
+	s, err := liteservertest.Start(liteservertest.GenerateSimplex(30))
 	if err != nil {
 		t.Fatal(err)
 	}

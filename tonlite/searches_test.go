@@ -43,7 +43,7 @@ func searching(t *testing.T, b chaingql.Backend, masters uint32) {
 // TestSearchesDoNotDelayBalancesAndNewBlocks reads balances, a page and new blocks while clients
 // search the history for blocks that do not exist.
 func TestSearchesDoNotDelayBalancesAndNewBlocks(t *testing.T) {
-	chain := liteservertest.Made(610)
+	chain := liteservertest.Generate(610)
 	s := start(t, chain, nil)
 	s.Advance(600)
 	var log testkit.Buffer
@@ -105,7 +105,7 @@ var manyPages = map[string]func(n uint32) string{
 
 // long returns a chain of 640 masterchain blocks. It generates the chain only once, because that
 // takes a few seconds.
-var long = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(640) })
+var long = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Generate(640) })
 
 // A loadedHandler is a Handler from which 400 clients can request pages at the same time.
 type loadedHandler struct {
@@ -230,7 +230,7 @@ func cursor(master uint32) chaingql.Cursor { return chaingql.ChainOrder(-1, 1<<6
 // TestConcurrentSearchesAreLimited runs 12 searches at once. Four of them may run and four may
 // wait. The remaining ones must fail at once.
 func TestConcurrentSearchesAreLimited(t *testing.T) {
-	s := start(t, liteservertest.Made(200), nil)
+	s := start(t, liteservertest.Generate(200), nil)
 	b := open(t, s.Config(), &tonlite.Options{Cache: 1})
 	s.Delay(30 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -263,7 +263,7 @@ func TestConcurrentSearchesAreLimited(t *testing.T) {
 // TestPageSpansAtMost1000MasterchainBlocks searches as many masterchain blocks as one page may
 // span, and one more.
 func TestPageSpansAtMost1000MasterchainBlocks(t *testing.T) {
-	s := start(t, liteservertest.Made(1001), nil)
+	s := start(t, liteservertest.Generate(1001), nil)
 	b := open(t, s.Config(), nil)
 	workchain, never := int32(0), uint64(0x5<<60|0x08<<52)
 	first, last := chaingql.ChainOrder(-1, 1<<63, 1, 0), chaingql.ChainOrder(-1, 1<<63, 1000, 0)

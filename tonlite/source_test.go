@@ -25,7 +25,7 @@ var states = sync.OnceValues(func() (*liteservertest.Chain, error) {
 	return liteservertest.RecordedStates("testdata/blocks", "testdata/states")
 })
 
-var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Made(700) })
+var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Generate(700) })
 
 // facts loads a recording of blocks or accounts.
 func facts(t testing.TB, file string) memchain.Recording {

@@ -7,7 +7,7 @@
 // block per second. The chain is generated, or it is read from the archive packs of a node, which
 // contain no balances.
 //
-//	go run ./example -replay made
+//	go run ./example -replay generated
 //	go run ./example -replay directory/of/packs
 //
 // It stops cleanly on SIGTERM and SIGINT.
@@ -49,7 +49,7 @@ const (
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	from := flags.String("config", "", "`file` or URL of the network's global.config.json")
-	replayed := flags.String("replay", "", "replay a `chain` instead: made, or a directory of archive packs")
+	replayed := flags.String("replay", "", "replay a `chain` instead: generated, or a directory of archive packs")
 	pace := flags.Duration("pace", time.Second, "`interval` at which masterchain blocks are replayed")
 	unproven := flags.Bool("unproven", false,
 		"accept masterchain blocks without proof; needed if the configuration has no init_block")
@@ -73,14 +73,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		defer r.server.Stop()
 		running.Go(func() { r.run(ctx, *pace) })
-		config, *unproven = r.server.Config(), *replayed != "made" // packs contain no trusted block
+		config, *unproven = r.server.Config(), *replayed != "generated" // packs contain no trusted block
 	case *from != "":
 		var err error
 		if config, err = tonlite.ReadConfig(ctx, *from); err != nil {
 			return err
 		}
 	default:
-		return errors.New("example: set -config global.config.json or -replay made")
+		return errors.New("example: set -config global.config.json or -replay generated")
 	}
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer backend.Close()
-	states := *replayed == "" || *replayed == "made" // packs contain no states, so there are no balances
+	states := *replayed == "" || *replayed == "generated" // packs contain no states, so there are no balances
 	return serve(ctx, backend, listener, states, stdout)
 }
 

@@ -18,7 +18,7 @@ func TestExampleServesReplayedChain(t *testing.T) {
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"-replay", "made", "-pace", "20ms", "-addr", "127.0.0.1:0"}, in)
+		ended <- run(ctx, []string{"-replay", "generated", "-pace", "20ms", "-addr", "127.0.0.1:0"}, in)
 		_ = in.Close()
 	}()
 	buf := make([]byte, 4096)

@@ -18,11 +18,11 @@ type replay struct {
 	server *liteservertest.Server
 }
 
-// newReplay starts the lite server. If from is "made", the chain is generated. Otherwise from is
+// newReplay starts the lite server. If from is "generated", the chain is generated. Otherwise from is
 // a directory of archive packs.
 func newReplay(from string) (r replay, err error) {
-	if from == "made" {
-		r.chain = liteservertest.Made(rounds)
+	if from == "generated" {
+		r.chain = liteservertest.Generate(rounds)
 	} else if r.chain, err = liteservertest.Recorded(from); err != nil {
 		return r, err
 	}

@@ -1,7 +1,7 @@
 // Package liteservertest provides a lite server for tests. It implements the real protocol on
 // 127.0.0.1 and serves a chain from memory.
 //
-//	chain := liteservertest.Made(40) // or Recorded, for a node's archive packs
+//	chain := liteservertest.Generate(40) // or Recorded, for a node's archive packs
 //	server, err := liteservertest.Start(chain)
 //	if err != nil {
 //		t.Fatal(err)

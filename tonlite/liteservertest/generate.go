@@ -18,16 +18,16 @@ import (
 // blocks after it.
 const KeyBlocks = 7
 
-// Made generates a chain with the given number of masterchain blocks. The chain has states,
+// Generate generates a chain with the given number of masterchain blocks. The chain has states,
 // balances that change, signatures of validators, and shards that split and merge. The result is
 // deterministic: a shorter chain is the beginning of a longer one.
-func Made(masters int) *Chain { return made(masters, 0) }
+func Generate(masters int) *Chain { return generate(masters, 0) }
 
-// MadeSimplex is like [Made], but from the third key block on, the signatures are votes of the
+// GenerateSimplex is like [Generate], but from the third key block on, the signatures are votes of the
 // Simplex consensus.
-func MadeSimplex(masters int) *Chain { return made(masters, 2*KeyBlocks+1) }
+func GenerateSimplex(masters int) *Chain { return generate(masters, 2*KeyBlocks+1) }
 
-func made(masters int, simplex uint32) *Chain {
+func generate(masters int, simplex uint32) *Chain {
 	m := &maker{
 		Chain: newChain(), shards: map[uint64]lite.BlockID{wholeShard: {Shard: wholeShard}},
 		states: make(map[lite.BlockID]*cell.Cell), prevs: cell.NewDict(32), seen: make(map[chaingql.Address]*big.Int),

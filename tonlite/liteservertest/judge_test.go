@@ -20,7 +20,7 @@ func TestServerWorksWithIndependentClient(t *testing.T) {
 		t.Log("package tl of tonutils-go fails the pointer checks of -race; use -gcflags=all=-d=checkptr=0")
 		return
 	}
-	chain := liteservertest.Made(30)
+	chain := liteservertest.Generate(30)
 	s, err := liteservertest.Start(chain)
 	if err != nil {
 		t.Fatal(err)
