@@ -7,7 +7,7 @@ MODULES = $(filter-out . tools,$(patsubst %/,%,$(sort $(dir $(shell find * -name
 # The modules that users import. A release tags the core and each of them.
 RELEASED = postgres nats tonlite otelchaingql
 
-.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release workflow bench compare microbench fuzz vuln conformance record clients chaos attack soak proxies explorer explorer-check
+.PHONY: test test-386 cross lint modules api api-check oldest oldest-build rehearse version release workflow bench compare microbench fuzz vuln conformance record clients chaos attack soak models proxies explorer explorer-check
 
 test:
 	go test ./...
@@ -111,6 +111,11 @@ attack:
 # block may be lost, and the service must release all resources after the clients have left.
 soak:
 	cd test/soak && go test . -run TestSoakReleasesAllResources -count=1 -v -timeout 0 -soak.for 10m -soak.restarts 5 $(SOAK)
+
+# Runs all cases of the tests with random documents and chains. The other targets run a quarter of them, or an eighth
+# with the race detector.
+models:
+	CHAINGQL_CASES=all go test ./...
 
 # Restarts and kills two instances behind nginx, HAProxy and Caddy, with 300 subscribers and 20
 # queries per second. No block may be lost, and no query may fail during the restarts. A proxy that

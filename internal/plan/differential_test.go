@@ -12,19 +12,9 @@ import (
 	"testing"
 
 	"github.com/graphql-go/graphql"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
-
-// sampleSize returns the number of random documents for a test: n, or an eighth of n under the race detector.
-// There, each document takes many times longer, and no race is possible, because one goroutine prepares and runs
-// all documents.
-func sampleSize(n int) int {
-	if raceEnabled {
-		return n / 8
-	}
-	return n
-}
-
-var documents = sampleSize(12_000)
 
 // findQuery returns the Bound that Find has bound, or nil if Find reports false.
 func findQuery(c *Cache, text string, variables map[string]any) *Bound {
@@ -43,6 +33,7 @@ func TestRandomDocumentsMatchReferenceExecutor(t *testing.T) {
 	c := testCache(t, Limits{CacheBytes: 8 << 20})
 	g := &generator{Rand: rand.New(rand.NewPCG(1, 2)), s: c.schema}
 	accepted, withErrors, rejected := 0, 0, map[string]int{}
+	documents := testkit.Sample(t, 12_000)
 	for i := range documents {
 		text, variables := g.document()
 		b, errs := c.Prepare(text, "", variables)
@@ -90,12 +81,12 @@ func TestRandomDocumentsMatchReferenceExecutor(t *testing.T) {
 // If an error makes an object or a list null, the test does not compare the errors, because graphql-go visits
 // fields in random order and stops at the first error.
 //
-// The conformance suite compares 6,000 documents with graphql-js. graphql-go is slow, so a quarter of the documents
-// is compared with it.
+// The conformance suite compares 6,000 documents with graphql-js. graphql-go is slow, so fewer documents are
+// compared with it than with the reference executor.
 func TestRandomDocumentsMatchGraphqlGo(t *testing.T) {
 	c := testCache(t, Limits{CacheBytes: 1 << 20})
 	g := &generator{Rand: rand.New(rand.NewPCG(3, 4)), s: c.schema}
-	documents := documents / 4
+	documents := testkit.Sample(t, 3000)
 	accepted, both, compared, paths := 0, 0, 0, 0
 	for i := range documents {
 		text, variables := g.document()

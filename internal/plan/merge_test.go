@@ -7,6 +7,8 @@ import (
 
 	"github.com/vektah/gqlparser/v2/validator/core"
 	"github.com/vektah/gqlparser/v2/validator/rules"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 // gqlparser's rule, which compares all pairs of fields, is fast enough for documents of this size.
@@ -14,7 +16,7 @@ func TestFieldConflictsMatchPairwiseComparison(t *testing.T) {
 	s := testSchema(t)
 	g := rand.New(rand.NewPCG(5, 6))
 	good, bad := 0, 0
-	texts := sampleSize(30_000)
+	texts := testkit.Sample(t, 30_000)
 	for range texts {
 		text := "{" + overlapping(g, s, "Node", 4) + "}"
 		text = "{node" + text + "}"

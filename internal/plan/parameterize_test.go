@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 // Two texts that differ only in the literals a and b share a plan, unless another is set.
@@ -132,7 +134,7 @@ func checkLikeFresh(t *testing.T, c, fresh *Cache, text string, variables map[st
 func TestSharedPlanReturnsTheSameResponseAsANewPlan(t *testing.T) {
 	g := &generator{Rand: rand.New(rand.NewPCG(41, 42)), s: testSchema(t)}
 	shared, accepted, rejected := 0, 0, 0
-	texts := sampleSize(6000)
+	texts := testkit.Sample(t, 6000)
 	for range texts {
 		text, variables := g.document()
 		var s parameterizer

@@ -1,0 +1,32 @@
+package testkit
+
+import (
+	"os"
+	"testing"
+)
+
+// Sample returns how many of n random cases a test runs, and logs it: a quarter, or an eighth under the race detector,
+// which makes each case about ten times slower. If the environment variable CHAINGQL_CASES is "all", as in make models,
+// it returns n.
+func Sample(t testing.TB, n int) int {
+	t.Helper()
+	return part(t, n, 4)
+}
+
+// RaceSample is like [Sample], but returns n without the race detector. It is for tests whose cases are cheap without.
+func RaceSample(t testing.TB, n int) int {
+	t.Helper()
+	return part(t, n, 1)
+}
+
+func part(t testing.TB, n, divisor int) int {
+	t.Helper()
+	if raceEnabled {
+		divisor = 8
+	}
+	if os.Getenv("CHAINGQL_CASES") == "all" || divisor == 1 {
+		return n
+	}
+	t.Logf("runs %d of %d random cases; make models runs all", n/divisor, n)
+	return n / divisor
+}
