@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -201,7 +202,7 @@ func TestAuthorizersContextReachesTheBackend(t *testing.T) {
 // load of the machine. The logged t is Welch's t of a row against the first row. If it exceeds 4.5 in repeated runs,
 // the durations reveal the reason.
 func TestRefusalTimesAreLogged(t *testing.T) {
-	tries := 100_000
+	tries := testkit.Sample(t, 100_000)
 	if testing.Short() || raceEnabled { // the race detector would dominate the times
 		tries = 1000
 	}

@@ -179,15 +179,12 @@ func links(blocks []chaingql.Block) (before, after map[string][]string) {
 func TestNeighborsAreFoundAcrossSplitsAndMergesWithUnequalNumbers(t *testing.T) {
 	blocks := backendtest.Chain(3000, 7)
 	before, after := links(blocks)
-	seqNo := map[string]uint32{}
-	for _, b := range blocks {
-		seqNo[b.Hash.String()] = b.SeqNo
-	}
+	stored := byHash(blocks)
 	merges, splits, unequal := 0, 0, 0
 	for _, two := range before {
 		if len(two) == 2 {
 			merges++
-			if seqNo[two[0]] != seqNo[two[1]] {
+			if stored[two[0]].SeqNo != stored[two[1]].SeqNo {
 				unequal++
 			}
 		}
@@ -211,7 +208,7 @@ func TestNeighborsAreFoundAcrossSplitsAndMergesWithUnequalNumbers(t *testing.T) 
 		for field, want := range map[string][]string{
 			"prev_shard_blocks": before[block.Hash.String()], "next_shard_blocks": after[block.Hash.String()],
 		} {
-			if field == "next_shard_blocks" && len(want) == 1 && isChild(want[0], block, blocks) {
+			if field == "next_shard_blocks" && len(want) == 1 && isChild(stored[want[0]], block) {
 				want = nil // the other child has no block yet
 			}
 			b.calls.Store(0)
@@ -228,11 +225,18 @@ func TestNeighborsAreFoundAcrossSplitsAndMergesWithUnequalNumbers(t *testing.T) 
 	}
 }
 
-// isChild reports whether the block with this hash is in a child of the shard of b.
-func isChild(hash string, b chaingql.Block, blocks []chaingql.Block) bool {
-	i := slices.IndexFunc(blocks, func(b chaingql.Block) bool { return b.Hash.String() == hash })
+func byHash(blocks []chaingql.Block) map[string]chaingql.Block {
+	stored := make(map[string]chaingql.Block, len(blocks))
+	for _, b := range blocks {
+		stored[b.Hash.String()] = b
+	}
+	return stored
+}
+
+// isChild reports whether a is in a child of the shard of b.
+func isChild(a, b chaingql.Block) bool {
 	own := b.Shard & -b.Shard
-	return blocks[i].Shard == b.Shard-own/2 || blocks[i].Shard == b.Shard+own/2
+	return a.Shard == b.Shard-own/2 || a.Shard == b.Shard+own/2
 }
 
 func TestNeighborListIsEmptyIfANeighborIsNotStored(t *testing.T) {
