@@ -66,7 +66,7 @@ func newCaller(t testing.TB) (*caller, chaingql.Address) {
 	return c, abAccount
 }
 
-// liveCaller returns a caller of a Handler whose window has all but the first few of the blocks.
+// liveCaller returns a caller of a Handler whose window has all but the first of the blocks.
 func liveCaller(t testing.TB, blocks []chaingql.Block) (*caller, *memchain.Chain) {
 	t.Helper()
 	chain := chainOf(t, blocks[:1])
@@ -74,27 +74,21 @@ func liveCaller(t testing.TB, blocks []chaingql.Block) (*caller, *memchain.Chain
 }
 
 // liveCallerOf returns a caller of a Handler for a chain that has the first of the blocks. The window of the Handler
-// has all but the first few of them.
+// has all others.
 func liveCallerOf(t testing.TB, chain *memchain.Chain, blocks []chaingql.Block) *caller {
 	t.Helper()
-	received := make(chan struct{}, len(blocks))
-	h, _ := newHandler(t, chain, chaingql.Options{StallTimeout: -1, WindowSize: len(blocks), Hooks: chaingql.Hooks{
+	received, following := make(chan struct{}, len(blocks)), make(chan struct{})
+	b := replacedBackend{chain, sync.OnceFunc(func() { close(following) })}
+	h, _ := newHandler(t, b, chaingql.Options{StallTimeout: -1, WindowSize: len(blocks), Hooks: chaingql.Hooks{
 		BlockReceived: func(chaingql.Block, time.Duration) { received <- struct{}{} },
 	}})
 	query(h, newest, nil)
-	for i := 1; ; i++ {
-		commit(t, chain, blocks[i])
-		select {
-		case <-received:
-		case <-time.After(100 * time.Millisecond): // Follow started after that block
-			continue
-		}
-		commit(t, chain, blocks[i+1:]...)
-		for range blocks[i+1:] {
-			<-received
-		}
-		return callerOf(t, h)
+	<-following
+	commit(t, chain, blocks[1:]...)
+	for range blocks[1:] {
+		<-received
 	}
+	return callerOf(t, h)
 }
 
 // callerOf returns a caller that sends requests with a cancelable context, as on a server.

@@ -22,6 +22,9 @@ import (
 // testTimeout limits the wait for events that must happen. It is long, because the machine may be busy.
 const testTimeout = 2 * time.Minute
 
+// notJSON is the response to a message that is not JSON.
+const notJSON = `{"type":"connection_error","id":null,"payload":{"message":"Message is not a JSON object"}}`
+
 // A client is a peer on a TCP or TLS connection. It reads nothing except in methods that the test calls.
 type client struct {
 	t  *testing.T

@@ -39,8 +39,6 @@ func (i rawConnSession) Opened(ctx context.Context, protocol string) {
 	c.net.raw = rawConn{raw, func(f func(uintptr)) error { return i.control(c, raw, f) }}
 }
 
-const notJSON = `{"type":"connection_error","id":null,"payload":{"message":"Message is not a JSON object"}}`
-
 func TestReaderUsesBlockingReadsIfPollerFails(t *testing.T) {
 	tries := make(chan struct{}, 1000)
 	s := NewServer(testOptions)
