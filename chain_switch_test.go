@@ -120,7 +120,7 @@ func TestChainReplacedDuringAnyCallIsSoonFollowed(t *testing.T) {
 			n := serve(t, mounted(h))
 			ctx, stop := context.WithCancel(t.Context())
 			var all sync.WaitGroup
-			// In every second run, all clients start at the newest block and read no page that could notice a new chain.
+			// In every second run, no client reads a page that could notice a new chain: all start at the newest block.
 			kinds := 1 + int(seed%2)*2
 			received := make([]atomic.Pointer[string], 1+b.rnd.IntN(6))
 			for i := range received {

@@ -303,7 +303,7 @@ func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) 
 	l.addPermanent(cursor)
 	for _, g := range l.groups {
 		if concerned[g] {
-			n, wakes := g.endAtGap(after, l.gaps.Load()+1, l.permanentGaps[cursor].number, l.delivered, l.wakes)
+			n, wakes := g.endAtGap(after, cursor, l.gaps.Load()+1, l.permanentGaps[cursor].number, l.delivered, l.wakes)
 			ended, l.wakes = ended+n, wakes
 		}
 	}

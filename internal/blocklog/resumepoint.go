@@ -53,7 +53,7 @@ func (r *Reader[B]) ResumePoint() (cursor string, gaps ReportedGaps, err error) 
 	for _, o := range open {
 		before := max(min(o.after, reached), start)
 		switch {
-		case before == reached:
+		case before == reached, start >= o.until: // the reader has received no block after the gap, or started after it
 			continue
 		case at.next == catchingUp && returned <= o.after: // the reader has returned no block after the gap
 		default:

@@ -73,6 +73,7 @@ func TestUncheckedBlockCountsAsAGapIfTheBlocksBeforeItWerePruned(t *testing.T) {
 				f.grow(tt.unchecked, master(2))
 				time.Sleep(2 * repairTimeout)
 				expectNow(t, all, 6, 7)
+				later := joinAt(t, l, blocksOf()) // receives no block that the gap may be before
 				f.set(func() {
 					f.before = tt.before
 					f.between = func(context.Context) ([]shardBlock, error) { return nil, errGone }
@@ -83,6 +84,7 @@ func TestUncheckedBlockCountsAsAGapIfTheBlocksBeforeItWerePruned(t *testing.T) {
 					t.Errorf("a reader received error %v, want ErrGap", err)
 				}
 				expectNow(t, masters, 7, 8)
+				expectNow(t, later, 8)
 				if s := l.Stats(); s.GapsFound != 1 || len(l.rechecks.blocks) > 0 || len(*l.openGaps.Load()) > 0 {
 					t.Errorf("stats are %+v with %d unchecked blocks and open gaps %v, want one gap and none of these",
 						s, len(l.rechecks.blocks), *l.openGaps.Load())
