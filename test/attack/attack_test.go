@@ -14,6 +14,7 @@ import (
 var (
 	full = flag.Bool("attack.full", false, "run attacks of all sizes")
 	only = flag.String("attack.only", "", "run only attacks whose name contains this text")
+	row  = flag.String("attack.size", "", "use this row of the table of sizes in docs/operations.md, such as 512 MB")
 	each = flag.Bool("attack.each", false, "print the outcome of each attack")
 )
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,22 +36,30 @@ type size struct {
 	limits       chaingql.Limits
 }
 
-// smallestSize reads the first row of the table of sizes in docs/operations.md.
-func smallestSize() (s size, err error) {
+// sizeEnv is the name of an environment variable. Its value is the memory of a row in the table of sizes in
+// docs/operations.md, such as "512 MB". If it is empty, the first row is used.
+const sizeEnv = "CHAINGQL_ATTACK_SIZE"
+
+// documentedSize reads a row of the table of sizes in docs/operations.md.
+func documentedSize() (s size, err error) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		return s, err
 	}
 	_, table, _ := strings.Cut(string(text), "| memory ")
-	lines := strings.SplitN(table, "\n", 4)
-	if len(lines) < 4 {
-		return s, errors.New("docs/operations.md has no table of sizes")
+	table, _, _ = strings.Cut(table, "\n\n")
+	lines := strings.Split(table, "\n")
+	row := slices.IndexFunc(lines[min(2, len(lines)):], func(line string) bool {
+		return strings.HasPrefix(line, "| "+os.Getenv(sizeEnv))
+	})
+	if row < 0 {
+		return s, errors.New("docs/operations.md has no such row in a table of sizes")
 	}
-	names, cells := strings.Split(lines[0], "|"), strings.Split(strings.TrimPrefix(lines[2], "|"), "|")
+	names, cells := strings.Split(lines[0], "|"), strings.Split(strings.TrimPrefix(lines[2+row], "|"), "|")
 	for i, cell := range cells {
 		number, unit, _ := strings.Cut(strings.TrimSpace(cell), " ")
 		n, _ := strconv.ParseUint(strings.ReplaceAll(number, ",", ""), 10, 32)
-		n *= map[string]uint64{"": 1, "MiB": 1 << 20, "MB": 1e6}[unit]
+		n *= map[string]uint64{"": 1, "MiB": 1 << 20, "MB": 1e6, "GB": 1e9}[unit]
 		name := strings.Trim(names[i], " `")
 		limit := reflect.ValueOf(&s.limits).Elem().FieldByName(name)
 		switch {

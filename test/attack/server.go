@@ -30,7 +30,7 @@ const (
 	strong    = "strong"    // chaingql with default limits and a KeepAliveInterval of 3 s
 	patient   = "patient"   // chaingql with all defaults; idle sockets need no pong for 30 s
 	confined  = "confined"  // like patient, but exits if it needs more than the worst-case memory in docs/limits.md
-	small     = "small"     // like patient, with the limits and GOMEMLIMIT of the smallest size in docs/operations.md
+	small     = "small"     // like patient, with the limits and GOMEMLIMIT of a size in docs/operations.md
 	renewed   = "renewed"   // like strong, with a chain that has an epoch
 	unlimited = "unlimited" // chaingql with all limits turned off
 	epochless = "epochless" // like strong, with a Backend that ignores the epochs of cursors
@@ -65,7 +65,7 @@ func serve(kind string) error {
 			return err
 		}
 	case small:
-		s, err := smallestSize()
+		s, err := documentedSize()
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func newHandler(kind string, chain chaingql.Backend) (http.Handler, error) {
 		opts.KeepAliveInterval = 0
 		return chaingql.New(chain, opts), nil
 	case small:
-		s, err := smallestSize()
+		s, err := documentedSize()
 		opts.KeepAliveInterval, opts.Limits = 0, s.limits
 		return chaingql.New(chain, opts), err
 	case graphqlGo:
