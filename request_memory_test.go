@@ -125,6 +125,22 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 			return body(strings.Replace(q, "{blockchain", "{"+spreads+"blockchain", 1)+
 				"}}fragment p on BlockchainQuery{"+accounts+"}", nil)
 		},
+		"as many different fields as there may be": func(q string) string {
+			level := "name kind description isOneOf specifiedByURL " +
+				"inputFields{name description isDeprecated deprecationReason defaultValue}" +
+				"enumValues{name description isDeprecated __typename}ofType{"
+			return body(q+"}"+many(5, func(i int) string {
+				nested := strings.Repeat(level, 16) + "name" + strings.Repeat("}", 16)
+				return fmt.Sprintf(`a%03500d:__type(name:"A"){%s}`, i, nested)
+			})+"}", nil)
+		},
+		"as many lists as there may be": func(q string) string {
+			const level = "name kind description isOneOf specifiedByURL enumValues{name}ofType{"
+			return body(q+"}"+many(9, func(i int) string {
+				nested := strings.Repeat(level, 17) + "name" + strings.Repeat("}", 17)
+				return fmt.Sprintf(`a%02000d:__type(name:"A"){%s}`, i, nested)
+			})+"}", nil)
+		},
 		"long names of types in many places": func(q string) string {
 			pages := many(24, func(i int) string {
 				return fmt.Sprintf(" a%d:blocks(last:1){edges{node{...t b%[1]d:id}}}", i)

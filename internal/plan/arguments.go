@@ -43,10 +43,12 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	}
 	place := callSite{def, node}
 	if known := k.sharing.arguments[place]; known != nil {
-		f.constant, f.dynamic = known.constant, known.dynamic
+		f.callArguments = known
 		return
 	}
-	k.sharing.arguments[place] = f
+	f.callArguments = new(callArguments)
+	k.sharing.arguments[place] = f.callArguments
+	k.plan.size += callArgumentsBytes
 	if variables {
 		f.dynamic = make([]argument, len(def.Arguments))
 		k.plan.size += argumentBytes * len(def.Arguments)

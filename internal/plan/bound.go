@@ -66,8 +66,8 @@ type Variable struct {
 
 // Find binds the cached plan of a query to b and reports whether it succeeded. It reports false if the document is
 // not compiled, if the request has an error or if the operation is a subscription. In these cases, call Prepare.
-// Find allocates memory only for coerced variables, and to look up the plan of a document that has several operations or
-// in which @skip or @include use variables.
+// Find allocates memory only for coerced variables, and to look up the plan of a document that has several operations
+// or in which @skip or @include use variables.
 //
 // The caller owns b and may reuse it after Run has returned. If the next text is the same, Find skips the lookup of
 // the document. b keeps references to the values in variables until Release or the next Find.
@@ -224,14 +224,14 @@ func (b *Bound) Root() (name string, args Args, err *Error) {
 	}
 	f := b.plan.root.fields[0]
 	args, err = b.rootArguments(f)
-	return f.fieldName, args, err
+	return f.declaredName(), args, err
 }
 
 func (b *Bound) rootArguments(f *field) (Args, *Error) {
 	args, err := f.arguments(b, nil)
 	if err != nil {
 		return nil, &Error{Message: err.Message, Code: CodeInput, Locations: b.locations(err.Locations),
-			Path: []any{f.name}}
+			Path: []any{f.name()}}
 	}
 	return args, nil
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/graphql-go/graphql"
@@ -43,21 +44,37 @@ type selection struct {
 // A field produces one key of a response object and its value. The value comes from one of typename, append, same,
 // get, info and source.Resolve.
 type field struct {
-	key          string // the response name in JSON and a colon; a comma precedes it unless the field is the first
-	name         string // the response name, for paths: a part of key
-	fieldName    string // the name that the schema declares
-	source       *Field
-	append       func([]byte, any) []byte // a copy of source.Append
-	get          func(any) any            // a copy of source.Get
-	same         *selection               // if source.Same is set: the selection on the source itself
-	typ          *outputType
-	constant     Args       // the arguments, if they contain no variable
-	dynamic      []argument // the arguments, if they contain variables
-	locations    []Location
-	typename     []byte    // the value of __typename as JSON
-	info         *hostInfo // set if the field is a field of the host
-	pricedParent *field    // the nearest host field above with a price, whose number of items multiplies the cost
-	priceIndex   int       // index in Plan.priced, if the field is a host field with a price
+	*callArguments // not nil
+
+	// key is the response name in JSON and a colon. A comma precedes it unless the field is the first.
+	key       string
+	source    *Field                   // nil for __typename
+	append    func([]byte, any) []byte // a copy of source.Append
+	get       func(any) any            // a copy of source.Get
+	same      *selection               // if source.Same is set: the selection on the source itself
+	typ       *outputType
+	locations []Location // nil if the field cannot fail
+	typename  string     // the value of __typename as JSON
+	info      *hostInfo  // set if the field is a field of the host
+}
+
+// callArguments are the compiled arguments of a field. All fields that were compiled from the same place share them.
+type callArguments struct {
+	constant Args       // the arguments, if they contain no variable
+	dynamic  []argument // the arguments, if they contain variables
+}
+
+var noArguments = new(callArguments)
+
+// name returns the response name.
+func (f *field) name() string { return strings.TrimPrefix(f.key[:len(f.key)-len(`":`)], ",")[1:] }
+
+// declaredName returns the name that the schema declares.
+func (f *field) declaredName() string {
+	if f.source == nil {
+		return "__typename"
+	}
+	return f.source.Name
 }
 
 // An outputType is the type of a field or of a list item. It determines how a value is written as JSON.
@@ -208,42 +225,45 @@ func (k *compiler) field(object *ast.Definition, a *fieldGroup, comma bool) *fie
 
 func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *field {
 	node := a.nodes[0]
-	f := &field{key: k.key(a.name, comma), fieldName: "__typename"}
-	f.name = f.key[len(f.key)-len(a.name)-2:][:len(a.name)]
+	f := &field{key: k.key(a.name, comma), callArguments: noArguments}
 	k.plan.size += fieldBytes
-	if node.Name == f.fieldName {
-		f.typename = AppendString(nil, object.Name)
-		k.plan.size += textBytes(len(f.typename))
+	if node.Name == "__typename" {
+		f.typename = k.text(AppendString(nil, object.Name))
 		return f
 	}
-	k.plan.size += len(a.nodes) * locationBytes
-	f.locations = make([]Location, 0, len(a.nodes))
+	def := object.Fields.ForName(node.Name)
+	f.source = k.c.schema.fields[object.Name][def.Name]
+	f.append, f.get = f.source.Append, f.source.Get
+	if f.append == nil {
+		k.plan.size += len(a.nodes) * locationBytes
+		f.locations = make([]Location, 0, len(a.nodes))
+		for _, n := range a.nodes {
+			f.locations = append(f.locations, location(n.Position))
+		}
+	}
 	var sets []ast.SelectionSet
 	for _, n := range a.nodes {
-		f.locations = append(f.locations, location(n.Position))
 		if len(n.SelectionSet) > 0 {
 			sets = append(sets, n.SelectionSet)
 		}
 	}
-	def := object.Fields.ForName(node.Name)
-	f.fieldName, f.source = def.Name, k.c.schema.fields[object.Name][def.Name]
-	f.append, f.get = f.source.Append, f.source.Get
 	k.arguments(f, def, node)
-	f.pricedParent = k.pricedParent
+	pricedParent := k.pricedParent
 	if f.source.hosted() {
 		f.info = k.hostInfo(object, def, a.nodes)
+		f.info.pricedParent = pricedParent
 		if f.source.Price != nil {
 			k.pricedParent = f
 		}
 	}
 	if sets == nil {
-		f.typ = k.outputType(def.Type, nil)
+		f.typ = k.leafType(def.Type)
 	} else {
 		f.typ = share(k, k.sharing.types, site{object, node, false}, a.nodes, func() *outputType {
 			return k.outputType(def.Type, sets)
 		})
 	}
-	k.pricedParent = f.pricedParent
+	k.pricedParent = pricedParent
 	if f.source.Resolve != nil || f.info != nil {
 		k.plan.dependent = append(k.plan.dependent, f)
 		k.plan.size += listedBytes
@@ -253,6 +273,17 @@ func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *
 	}
 	k.price(f)
 	return f
+}
+
+// leafType returns the output type of a field without a selection. All fields that the schema declares with the type t
+// share it.
+func (k *compiler) leafType(t *ast.Type) *outputType {
+	known := k.leaves[t]
+	if known == nil {
+		known = k.outputType(t, nil)
+		k.leaves[t] = known
+	}
+	return known
 }
 
 func (k *compiler) outputType(t *ast.Type, sets []ast.SelectionSet) *outputType {

@@ -43,13 +43,21 @@ func (b *Bound) Cost() Cost {
 	}
 	for i, f := range b.plan.priced {
 		own := prices[i]
-		for above := f.pricedParent; above != nil; above = above.pricedParent {
-			n := max(prices[above.priceIndex].Items, 1)
+		for above := f.pricedParent(); above != nil; above = above.pricedParent() {
+			n := max(prices[above.info.priceIndex].Items, 1)
 			own.Calls, own.Blocks = mulCapped(own.Calls, n), mulCapped(own.Blocks, n)
 		}
 		cost = cost.add(own)
 	}
 	return cost
+}
+
+// pricedParent returns the nearest host field above f with a price, or nil. Built-in fields are not below host fields.
+func (f *field) pricedParent() *field {
+	if f.info == nil {
+		return nil
+	}
+	return f.info.pricedParent
 }
 
 // price returns the cost of f without the fields below it. Negative numbers in a cost from the host count as zero.
@@ -97,7 +105,7 @@ func (l *Limits) allow(c Cost) bool {
 func (k *compiler) price(f *field) {
 	switch cost := f.source.Cost; {
 	case f.source.Price != nil:
-		f.priceIndex = len(k.plan.priced)
+		f.info.priceIndex = len(k.plan.priced)
 		k.plan.priced = append(k.plan.priced, f)
 		k.plan.size += listedBytes
 		k.plan.maxCost = Cost{Calls: unboundedCost, Blocks: unboundedCost}
@@ -132,6 +140,6 @@ func (s *outputType) selects(name string) bool {
 
 func (s *selection) selects(name string) bool {
 	return s != nil && slices.ContainsFunc(s.fields, func(f *field) bool {
-		return f.fieldName == name || f.typ != nil && f.typ.selects(name)
+		return f.declaredName() == name || f.typ != nil && f.typ.selects(name)
 	})
 }

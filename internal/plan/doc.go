@@ -8,9 +8,9 @@
 //  2. Check. A new document is measured before any step that takes more than linear time: first its bytes and tokens,
 //     then the depth and size of its syntax tree. If the document is within [Limits], rules validate it. Its errors and
 //     their locations are those of graphql-js 17.
-//  3. Compile. An operation becomes a [Plan]: a tree of fields with their resolvers, coerced arguments and JSON keys. If
-//     a document has several operations, each is compiled when it runs first. The compiled documents are cached. If they
-//     exceed the limit on their memory, the least recently used are evicted.
+//  3. Compile. An operation becomes a [Plan]: a tree of fields with their resolvers, coerced arguments and JSON keys.
+//     If a document has several operations, each is compiled when it runs first. The compiled documents are cached. If
+//     they exceed the limit on their memory, the least recently used are evicted.
 //  4. Bind. The variables and parameters of the request are coerced. The result is a [Bound].
 //  5. Run. [Bound.Run] calls the resolvers and appends the response as JSON, with its fields in the order of the
 //     document.

@@ -171,7 +171,9 @@ func loc(pos *ast.Position) *gql.Location {
 // A hostInfo is the part of a ResolveInfo that does not depend on variables.
 type hostInfo struct {
 	*graphql.ResolveInfo
-	arguments ast.ArgumentDefinitionList
+	arguments    ast.ArgumentDefinitionList
+	pricedParent *field // the nearest host field above with a price, whose number of items multiplies the cost
+	priceIndex   int    // index in Plan.priced, if the field has a price
 }
 
 // These constants are the sizes in bytes of the parts of a hostAST, without names, and of a hostInfo.
@@ -179,7 +181,7 @@ const (
 	astNodeBytes     = 208 // a selection or a definition
 	astArgumentBytes = 136 // an argument or a directive
 	astValueBytes    = 80
-	hostInfoBytes    = 320
+	hostInfoBytes    = 336
 )
 
 func (k *compiler) hostInfo(object *ast.Definition, def *ast.FieldDefinition, nodes []*ast.Field) *hostInfo {
@@ -210,7 +212,7 @@ func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) 
 	var root *graphql.ResponsePath
 	p := graphql.ResolveParams{Source: map[string]any(nil), Context: ctx,
 		Args: f.hostArgs(cloneArgs(args)), Info: *f.info.ResolveInfo}
-	p.Info.Path, p.Info.VariableValues = root.WithKey(f.name), b.variableValues()
+	p.Info.Path, p.Info.VariableValues = root.WithKey(f.name()), b.variableValues()
 	return p, nil
 }
 

@@ -82,8 +82,8 @@ func (h *hostExecutor) field(n *node, src any) bool {
 	}
 	f := n.f
 	switch {
-	case f.typename != nil:
-		return h.setLeaf(n, f.typename)
+	case f.typename != "":
+		return h.setLeaf(n, []byte(f.typename))
 	case f.append != nil:
 		return h.setLeaf(n, f.append(nil, src))
 	case f.same != nil:
@@ -253,7 +253,7 @@ func (h *hostExecutor) object(n *node, sel *selection, src any) bool {
 	waiting := len(h.thunks)
 	n.sel, n.nodes = sel, make([]*node, len(sel.fields))
 	for i, f := range sel.fields {
-		n.nodes[i] = &node{f: f, typ: f.typ, path: n.path.WithKey(f.name)}
+		n.nodes[i] = &node{f: f, typ: f.typ, path: n.path.WithKey(f.name())}
 		h.grow(len(f.key))
 		if !h.field(n.nodes[i], src) {
 			n.sel, n.nodes, h.thunks = nil, nil, h.thunks[:waiting]

@@ -144,8 +144,8 @@ func onlyOnSchema(Args) any { return nil }
 
 // introspectionFields returns the root fields __schema and __type.
 func (s *Schema) introspectionFields() (schema, typ *Field) {
-	schema = &Field{Get: func(any) any { return s }}
-	typ = &Field{Depends: onlyOnSchema, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+	schema = &Field{Name: "__schema", Get: func(any) any { return s }}
+	typ = &Field{Name: "__type", Depends: onlyOnSchema, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
 		name, _ := args[0].(string)
 		return s.root(s.types.Types[name]), nil
 	}}

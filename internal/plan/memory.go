@@ -19,12 +19,13 @@ const (
 	selectionBytes     = 96
 	pieceBytes         = 32
 	preparedPieceBytes = 32
-	fieldBytes         = 232
+	fieldBytes         = 136
 	errorBytes         = 160 // an Error with one location
 	listedBytes        = 16  // a field in one of the plan's lists
 	locationBytes      = 16
 	outputTypeBytes    = 96
 	possibleTypeBytes  = 32
+	callArgumentsBytes = 48
 	argumentBytes      = 56
 	literalBytes       = 160
 	positionBytes      = 48 // an ast.Position

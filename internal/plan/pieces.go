@@ -38,7 +38,7 @@ func (k *compiler) pieces(fields []*field) (all []piece) {
 	for _, f := range fields {
 		size += len(f.key) + len(f.typename)
 		switch {
-		case f.append != nil, f.typename != nil:
+		case f.append != nil, f.typename != "":
 		case f.same != nil && f.same.pieces != nil:
 			for _, p := range f.same.pieces {
 				size += len(p.text)
@@ -58,11 +58,11 @@ func (k *compiler) pieces(fields []*field) (all []piece) {
 	for _, f := range fields {
 		text = append(text, f.key...)
 		switch {
-		case f.append != nil && f.source.Part > 0 && f.name == f.fieldName:
+		case f.append != nil && f.source.Part > 0 && f.name() == f.source.Name:
 			add(piece{append: f.append, key: uint8(len(f.key)), part: uint8(f.source.Part)})
 		case f.append != nil:
 			add(piece{append: f.append})
-		case f.typename != nil:
+		case f.typename != "":
 			text = append(text, f.typename...)
 		default:
 			for _, p := range f.same.pieces {

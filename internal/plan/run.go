@@ -108,11 +108,11 @@ func (r *run) object(s *selection, src any) bool {
 		switch {
 		case f.append != nil:
 			dst = f.append(dst, src)
-		case f.typename != nil:
+		case f.typename != "":
 			dst = append(dst, f.typename...)
 		default:
 			r.dst = dst
-			r.path = append(r.path, step{name: f.name})
+			r.path = append(r.path, step{name: f.name()})
 			var ok bool
 			switch {
 			case f.same != nil:

@@ -12,12 +12,14 @@ type sharing struct {
 	texts     map[string]string                   // keys and the texts of pieces
 	fields    map[site][]*sharedPart[*field]      // fields without a cost
 	types     map[site][]*sharedPart[*outputType] // types of fields, with selections without a cost
-	arguments map[callSite]*field                 // the first field that was compiled from each site
+	arguments map[callSite]*callArguments         // the arguments that were compiled from each site
+	leaves    map[*ast.Type]*outputType           // types of fields without a selection
 }
 
 func newSharing() sharing {
 	return sharing{
-		map[string]string{}, map[site][]*sharedPart[*field]{}, map[site][]*sharedPart[*outputType]{}, map[callSite]*field{},
+		map[string]string{}, map[site][]*sharedPart[*field]{}, map[site][]*sharedPart[*outputType]{}, map[callSite]*callArguments{},
+		map[*ast.Type]*outputType{},
 	}
 }
 
