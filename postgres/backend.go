@@ -85,7 +85,7 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "chaingql"
 	}
-	if o.Poll > 0 {
+	if o.PollInterval > 0 {
 		conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	listening := conn.Copy()
@@ -135,8 +135,8 @@ func (b *Backend) prepare(ctx context.Context) error {
 		return fmt.Errorf("postgres: the server is PostgreSQL %s, which is too old: %d or newer is needed",
 			dotted(version), oldestServer/10000)
 	}
-	if replica && b.opts.Poll == 0 {
-		b.opts.Poll = replicaPoll
+	if replica && b.opts.PollInterval == 0 {
+		b.opts.PollInterval = replicaPoll
 	}
 	if err := b.migrate(ctx, !b.opts.SkipMigrations && !replica); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (b *Backend) prepare(ctx context.Context) error {
 		return failed(fmt.Sprintf("read the tables in schema %q", b.opts.Schema), err)
 	}
 	b.chain.Store(c)
-	if b.opts.Poll > 0 {
+	if b.opts.PollInterval > 0 {
 		return nil
 	}
 	return b.checkNotifications(ctx)
@@ -182,7 +182,7 @@ func (b *Backend) checkNotifications(ctx context.Context) error {
 		case err == nil && note.Payload == token:
 			return nil
 		case err != nil && ctx.Err() == nil && waiting.Err() != nil:
-			return failed("no notification arrived: for PgBouncer in transaction mode set Options.Poll", err)
+			return failed("no notification arrived: for PgBouncer in transaction mode set Options.PollInterval", err)
 		case err != nil:
 			return failed(what, err)
 		}

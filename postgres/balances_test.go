@@ -17,7 +17,7 @@ func TestBalancesWrittenBySQLAreReadExactly(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
-	polls := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Poll: 1})
+	polls := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, PollInterval: 1})
 	for _, row := range []struct{ numeric, want string }{
 		{"0", "0"}, {"0.000", "0"}, {"7.00", "7"}, {"7." + zeros(100), "7"}, {"1e20", "100000000000000000000"},
 		{"10000", "10000"}, {"100010000", "100010000"},

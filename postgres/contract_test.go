@@ -81,13 +81,15 @@ func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 
 func TestListeningBackendMeetsContract(t *testing.T) {
 	sharedServer(t)
-	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, postgres.Options{Look: time.Hour}) })
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		return harness(t, postgres.Options{RecheckInterval: time.Hour})
+	})
 }
 
 func TestPollingBackendMeetsContract(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
-		h := harness(t, postgres.Options{Poll: 5 * time.Millisecond})
+		h := harness(t, postgres.Options{PollInterval: 5 * time.Millisecond})
 		h.Interrupt = nil // a polling Follow continues on another connection
 		return h
 	})
@@ -96,7 +98,7 @@ func TestPollingBackendMeetsContract(t *testing.T) {
 func TestBackendWithSeqCursorsMeetsContract(t *testing.T) {
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
-		h := harness(t, postgres.Options{Look: time.Hour}) // only notifications wake Follow
+		h := harness(t, postgres.Options{RecheckInterval: time.Hour}) // only notifications wake Follow
 		h.Cursor = chaingql.SeqCursor
 		return h
 	})

@@ -39,7 +39,7 @@ var PlanSQL = planSQL
 var Writing = writing
 
 // Polls reports whether the Backend polls instead of using LISTEN.
-func (b *Backend) Polls() bool { return b.opts.Poll > 0 }
+func (b *Backend) Polls() bool { return b.opts.PollInterval > 0 }
 
 // PingListenerAfter sets the time without notifications after which a listener pings its
 // connection. It applies to listeners that start later.

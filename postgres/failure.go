@@ -65,7 +65,7 @@ func failed(op string, err error) error {
 	// These codes mean that a statement was prepared on one connection and executed on another.
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && (pgErr.Code == "42P05" || pgErr.Code == "26000") {
-		op += " (for PgBouncer in transaction mode set Options.Poll)"
+		op += " (for PgBouncer in transaction mode set Options.PollInterval)"
 	}
 	return &failure{op, err, unavailable}
 }

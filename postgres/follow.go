@@ -10,7 +10,7 @@ import (
 
 // Follow yields every block after a cursor, as [chaingql.Backend] specifies. It reads the
 // blocks after the cursor from the table and waits for a notification, at most for
-// [Options].Look. Then it reads again. If blocks were pruned, the cursor "" is too old.
+// [Options].RecheckInterval. Then it reads again. If blocks were pruned, the cursor "" is too old.
 //
 // All Follow calls of a process that read from the same database share one connection for
 // LISTEN. If that connection is lost, they end with an error.
@@ -34,7 +34,7 @@ func (b *Backend) follow(
 		wake  = make(chan struct{}, 1)
 		over  <-chan struct{} // closed when the listener has ended; nil if Follow polls
 		l     *listener
-		every = b.opts.Poll
+		every = b.opts.PollInterval
 	)
 	if every == 0 { // listen before the first read, so that no block is missed between the two
 		var err error
@@ -51,7 +51,7 @@ func (b *Backend) follow(
 		case <-b.closed:
 			return errClosed
 		}
-		over, every = l.done, b.opts.Look
+		over, every = l.done, b.opts.RecheckInterval
 	}
 	look := time.NewTimer(every)
 	defer look.Stop()

@@ -171,7 +171,7 @@ func TestFollowEndsIfListenerStalls(t *testing.T) {
 	t.Parallel() // it waits for a timeout
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
-	opts := &postgres.Options{Schema: newSchema(), Look: time.Hour}
+	opts := &postgres.Options{Schema: newSchema(), RecheckInterval: time.Hour}
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), opts)
 	b.PingListenerAfter(20 * time.Millisecond)
 	w := writer(t, open(t, s.dsn("postgres"), opts))
@@ -195,7 +195,7 @@ func TestFollowEndsIfListenerStalls(t *testing.T) {
 func TestFollowFindsBlocksWithoutNotification(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
-	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Look: 20 * time.Millisecond})
+	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, RecheckInterval: 20 * time.Millisecond})
 	r := read(t, b, "")
 	for i, c := range []string{"01", "02", "03"} {
 		s.admin(t, fmt.Sprintf("INSERT INTO %s.blocks VALUES ('%s', -1, 1, %d, decode(repeat('00', 32), 'hex'), now())",
@@ -207,7 +207,7 @@ func TestFollowFindsBlocksWithoutNotification(t *testing.T) {
 func TestPollingBackendUsesNeitherListenNorPreparedStatements(t *testing.T) {
 	s := ownServer(t, "log_statement=all", "fsync=off")
 	schema := newSchema()
-	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, Poll: 5 * time.Millisecond})
+	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, PollInterval: 5 * time.Millisecond})
 	w := writer(t, b)
 	all := backendtest.Chain(20, 1)
 	r := read(t, b, "")
@@ -240,7 +240,7 @@ func TestPollingBackendUsesNeitherListenNorPreparedStatements(t *testing.T) {
 func TestCloseEndsEveryFollow(t *testing.T) {
 	s := sharedServer(t)
 	for _, poll := range []time.Duration{0, time.Hour} {
-		b := open(t, s.dsn("postgres"), &postgres.Options{Poll: poll})
+		b := open(t, s.dsn("postgres"), &postgres.Options{PollInterval: poll})
 		block := backendtest.Chain(1, 1)[0]
 		if err := writer(t, b).Append(t.Context(), block); err != nil {
 			t.Fatal(err)

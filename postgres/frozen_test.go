@@ -138,7 +138,7 @@ func TestWriterRunsInAHelperProcess(t *testing.T) {
 	}
 	size, _ := strconv.Atoi(os.Getenv(frozenBatch))
 	poll, _ := time.ParseDuration(os.Getenv(frozenPoll))
-	w := writer(t, open(t, dsn, &postgres.Options{Schema: os.Getenv(frozenSchema), Poll: poll}))
+	w := writer(t, open(t, dsn, &postgres.Options{Schema: os.Getenv(frozenSchema), PollInterval: poll}))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for number := uint64(1); ; number += uint64(size) {

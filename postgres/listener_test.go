@@ -19,7 +19,7 @@ func TestBackendsOfOneDatabaseShareOneListener(t *testing.T) {
 	var backends []*postgres.Backend
 	var writers []*postgres.Writer
 	for _, dsn := range []string{s.dsn("postgres"), s.dsn("postgres") + " pool_max_conns=2", s.dsn(other)} {
-		b := open(t, dsn+" application_name="+name, &postgres.Options{Look: deaf})
+		b := open(t, dsn+" application_name="+name, &postgres.Options{RecheckInterval: deaf})
 		backends, writers = append(backends, b), append(writers, writer(t, b))
 	}
 	var readings []*reading

@@ -224,7 +224,7 @@ func TestTimeoutEndsReadsIfServerStalls(t *testing.T) {
 func TestPreparedStatementErrorSuggestsPoll(t *testing.T) {
 	err := postgres.Failed("connect", &pgconn.PgError{Severity: "ERROR", Code: "42P05",
 		Message: `prepared statement "x" already exists`})
-	expectError(t, err, "for PgBouncer in transaction mode set Options.Poll")
+	expectError(t, err, "for PgBouncer in transaction mode set Options.PollInterval")
 }
 
 // The DSN names two servers. The first one accepts connections but never responds.

@@ -9,10 +9,10 @@ import (
 
 // These are the default values of [Options].
 const (
-	DefaultSchema       = "chaingql"
-	DefaultTimeout      = 5 * time.Second
-	DefaultWriteTimeout = time.Minute
-	DefaultLook         = time.Second
+	DefaultSchema          = "chaingql"
+	DefaultTimeout         = 5 * time.Second
+	DefaultWriteTimeout    = time.Minute
+	DefaultRecheckInterval = time.Second
 )
 
 // Options configures a Backend. The zero value is safe in production.
@@ -29,17 +29,17 @@ type Options struct {
 	// If the tables are up to date, a role that can only read is sufficient.
 	SkipMigrations bool
 
-	// Poll is the interval at which Follow reads new blocks instead of using LISTEN. If
-	// it is positive, the Backend does not use prepared statements either: PgBouncer in
-	// transaction mode requires both. If it is zero, Follow uses LISTEN, except on a
-	// read-only replica, which does not support LISTEN: there Follow polls ten times per
-	// second.
-	Poll time.Duration
+	// PollInterval is the interval at which Follow reads new blocks instead of using
+	// LISTEN. If it is positive, the Backend does not use prepared statements either:
+	// PgBouncer in transaction mode requires both. If it is zero, Follow uses LISTEN,
+	// except on a read-only replica, which does not support LISTEN: there Follow polls ten
+	// times per second.
+	PollInterval time.Duration
 
-	// Look is the interval at which Follow reads new blocks even if no notification has
-	// arrived, in case a program stored blocks without a NOTIFY. It has no effect if
-	// Follow polls. If it is zero or negative, DefaultLook is used.
-	Look time.Duration
+	// RecheckInterval is the interval at which Follow reads new blocks even if no
+	// notification has arrived, in case a program stored blocks without a NOTIFY. It has no
+	// effect if Follow polls. If it is zero or negative, DefaultRecheckInterval is used.
+	RecheckInterval time.Duration
 
 	// Timeout limits each read and each attempt to connect. If the DSN names several
 	// hosts, Timeout is divided equally among them. If it is zero or negative,
@@ -52,7 +52,7 @@ type Options struct {
 	WriteTimeout time.Duration
 }
 
-// replicaPoll is the polling interval on a read-only replica if Poll is not set.
+// replicaPoll is the polling interval on a read-only replica if PollInterval is not set.
 const replicaPoll = 100 * time.Millisecond
 
 func (o *Options) withDefaults() (Options, error) {
@@ -73,11 +73,12 @@ func (o *Options) withDefaults() (Options, error) {
 	for _, d := range []struct {
 		set *time.Duration
 		def time.Duration
-	}{{&in.Look, DefaultLook}, {&in.Timeout, DefaultTimeout}, {&in.WriteTimeout, DefaultWriteTimeout}} {
+	}{{&in.RecheckInterval, DefaultRecheckInterval}, {&in.Timeout, DefaultTimeout},
+		{&in.WriteTimeout, DefaultWriteTimeout}} {
 		if *d.set <= 0 {
 			*d.set = d.def
 		}
 	}
-	in.Poll = max(in.Poll, 0)
+	in.PollInterval = max(in.PollInterval, 0)
 	return in, nil
 }

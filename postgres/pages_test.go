@@ -120,7 +120,7 @@ func TestPageReadsFewRowsWithoutStatistics(t *testing.T) {
 			name := fmt.Sprintf("counted%d", schemas.Add(1))
 			dsn := s.dsn("postgres") + " options='-cenable_indexscan=off' application_name=" + name
 			before := rowsRead(t, s, schema)
-			b := open(t, dsn, &postgres.Options{Schema: schema, Poll: poll})
+			b := open(t, dsn, &postgres.Options{Schema: schema, PollInterval: poll})
 			page, err := b.Blocks(t.Context(), q)
 			if err != nil || len(page) != 50 {
 				t.Fatalf("got %d blocks and error %v, want 50 blocks", len(page), err)

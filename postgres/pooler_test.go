@@ -25,7 +25,7 @@ func TestBackendMeetsContractThroughPgBouncer(t *testing.T) {
 	s := sharedServer(t)
 	dsn := pooled(t, s, pgbouncer(t))
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
-		b := open(t, dsn, &postgres.Options{Poll: 5 * time.Millisecond})
+		b := open(t, dsn, &postgres.Options{PollInterval: 5 * time.Millisecond})
 		w, ctx := writer(t, b), context.Background()
 		return backendtest.Harness{
 			Backend:    b,
@@ -41,7 +41,7 @@ func TestOpenFailsIfPoolerForwardsNoNotifications(t *testing.T) {
 	s := sharedServer(t)
 	dsn := pooled(t, s, pgbouncer(t))
 	_, err := postgres.Open(t.Context(), dsn, &postgres.Options{Schema: newSchema()})
-	expectError(t, err, "PgBouncer in transaction mode set Options.Poll")
+	expectError(t, err, "PgBouncer in transaction mode set Options.PollInterval")
 }
 
 // pgbouncer finds the PgBouncer program. Debian installs it in a directory that only root's PATH contains.

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if !(*rate >= 0 && *rate <= 1000) {
 		return errors.New("-simulate must be between 0 and 1000 rounds per second")
 	}
-	backend, err := postgres.Open(ctx, *dsn, &postgres.Options{Schema: *schema, Poll: *poll})
+	backend, err := postgres.Open(ctx, *dsn, &postgres.Options{Schema: *schema, PollInterval: *poll})
 	if err != nil {
 		return err
 	}
