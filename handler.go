@@ -50,7 +50,7 @@ type Handler struct {
 	trusted              trusted
 	events               events
 	failures             *failureLog
-	draftStatuses        bool      // the constant of the same name; tests change it
+	draftStatuses        bool      // a copy of the constant draftStatuses, which tests change
 	states               sync.Pool // of *requestState
 	responseStates       sync.Pool // of *responseState
 	preparing            preparations

@@ -183,7 +183,7 @@ func TestAuthorizerIsCanceledWhenItsSocketIsGone(t *testing.T) {
 	}
 }
 
-func TestErrBadCursorForACursorOfFollowIsNotAClientError(t *testing.T) {
+func TestErrBadCursorForAnOwnCursorIsNotAClientError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := weave("mmmmmm")
 		chain := chainOf(t, blocks[:2])

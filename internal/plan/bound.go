@@ -283,16 +283,16 @@ func (b *Bound) Identity(dst []byte) []byte {
 }
 
 // Key returns a text that is equal for two Bounds that have the same plan and the same variables, and therefore the
-// same response. It ignores a variable whose only use is as an argument of the first field, if but contains the
-// index of that argument.
-func (b *Bound) Key(but ...int) string {
-	return string(b.appendVariables(strconv.AppendUint(nil, b.plan.id, 36), but))
+// same response. It ignores the arguments of the first field with the indexes in ignored: a variable that is
+// used only as one of these arguments does not affect the key.
+func (b *Bound) Key(ignored ...int) string {
+	return string(b.appendVariables(strconv.AppendUint(nil, b.plan.id, 36), ignored))
 }
 
-func (b *Bound) appendVariables(key []byte, but []int) []byte {
+func (b *Bound) appendVariables(key []byte, ignored []int) []byte {
 	for i, v := range b.variables {
 		key = append(key, ' ')
-		if v == (absent{}) || b.plan.root.only(b.plan, i, but) {
+		if v == (absent{}) || b.plan.root.only(b.plan, i, ignored) {
 			key = append(key, '-')
 			continue
 		}
@@ -305,7 +305,7 @@ func (b *Bound) appendVariables(key []byte, but []int) []byte {
 	return key
 }
 
-// only reports whether the plan uses a variable exactly once, as an argument of the first field whose index is in
+// only reports whether the plan uses a variable exactly once, as one of the first field's arguments with the indexes in
 // places.
 func (s *selection) only(p *Plan, variable int, places []int) bool {
 	if p.uses[variable] != 1 || len(s.fields) == 0 {
