@@ -28,7 +28,7 @@ func worstCase(l chaingql.Limits) (parts []int) {
 
 // The sizes in docs/operations.md leave room for what the limits do not count.
 func TestDocumentedSizesFitIntoTheirMemory(t *testing.T) {
-	const outsideHeap = 16 << 20 // of a process whose heap reaches GOMEMLIMIT; an eighth of the memory is for the kernel
+	const outsideHeap = 16 << 20 // if the heap reaches GOMEMLIMIT; an eighth of the memory is for the kernel
 	memory := map[string]int64{"256 MB": 256e6, "512 MB": 512e6, "1 GB": 1e9, "4 GB": 4e9}
 	_, text, _ := strings.Cut(read(t, "docs/operations.md"), "| memory |")
 	names := regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(strings.SplitN(text, "\n", 2)[0], -1)
