@@ -91,6 +91,7 @@ func (b *breakable) grow(t *testing.T, n int) {
 func probe(t *testing.T, h *chaingql.Handler) (status int, state map[string]map[string]any) {
 	t.Helper()
 	w := do(http.HandlerFunc(h.ServeReady), "GET", "/readyz", "")
+	equal(t, "Cache-Control", w.Header().Get("Cache-Control"), "no-store")
 	var body map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 		t.Fatalf("the response is not JSON: %v: %s", err, w.Body)
