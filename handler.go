@@ -211,6 +211,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				"or multipart/mixed;subscriptionSpec=1.0."))
 		return
 	}
+	h.serveOperation(w, r, began, media, stream)
+}
+
+// serveOperation serves a query, or a subscription as an event stream. media and stream are the results of
+// [gqlhttp.Negotiate]. It is separate from ServeHTTP because the compiler inlines the deferred calls of a function only
+// if it has few of them and few returns.
+func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began time.Duration, media, stream string) {
 	if ok, _ := h.requests.Enter(); !ok {
 		h.writeErrorUnread(w, r, shuttingDown())
 		return
