@@ -19,8 +19,16 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// codecs contains the formats of streams by their media types.
-var codecs = map[string]*gqlsse.Codec{gqlhttp.EventStream: gqlsse.Events, gqlhttp.Multipart: gqlsse.Multipart}
+// codecOf returns the format of a stream of the given media type. It returns nil for the media types of JSON.
+func codecOf(media string) *gqlsse.Codec {
+	switch media {
+	case gqlhttp.EventStream:
+		return gqlsse.Events
+	case gqlhttp.Multipart:
+		return gqlsse.Multipart
+	}
+	return nil
+}
 
 // transportOf contains the transports of streams by their media types.
 var transportOf = map[string]Transport{gqlhttp.EventStream: TransportSSE, gqlhttp.Multipart: TransportMultipart}
@@ -104,7 +112,7 @@ func (h *Handler) send(
 	w http.ResponseWriter, r *http.Request, media string, s gqlsse.Stream,
 	wakes <-chan struct{}, opts gqlsse.Options,
 ) error {
-	opts.Codec, opts.KeepAliveInterval, opts.WriteTimeout = codecs[media], h.opts.KeepAliveInterval, streamWriteTimeout
+	opts.Codec, opts.KeepAliveInterval, opts.WriteTimeout = codecOf(media), h.opts.KeepAliveInterval, streamWriteTimeout
 	err := gqlsse.Serve(r.Context(), w, opts, wakes, s)
 	if errors.Is(err, gqlsse.ErrNotFlushable) {
 		h.writeError(w, r, &httpError{status: statusInternal, Error: h.mask(r.Context(), err)})

@@ -199,7 +199,7 @@ func (h *Handler) execute(
 	op *plan.Bound, by caller, media string, x *requestState, work *slot,
 ) {
 	var f freshness
-	codec := codecs[media] // nil for JSON
+	codec := codecOf(media)
 	cacheable := r.Method != http.MethodPost && codec == nil
 	if cacheable {
 		f = h.fresh(op, media, by.project)
@@ -295,7 +295,7 @@ func (h *Handler) respond(
 	deadline *xsync.WriteDeadline, send func() error,
 ) error {
 	gqlhttp.SetContent(w.Header(), media, n)
-	if codec := codecs[media]; codec != nil {
+	if codec := codecOf(media); codec != nil {
 		codec.SetHeader(w.Header())
 	}
 	err := gqlhttp.Send(w, r, status, deadline, send)
