@@ -34,6 +34,7 @@ var (
 	_ chaingql.Backend        = (*Backend)(nil)
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
 	_ chaingql.SeqNoIndex     = (*Backend)(nil)
+	_ chaingql.Pinger         = (*Backend)(nil)
 )
 
 var errNoTrust = errors.New("tonlite: blocks cannot be proven because the configuration's init_block is missing or " +

@@ -115,6 +115,39 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 	(<-stalled)()
 }
 
+// While Follow runs, Blocks returns the newest block from memory. Ping must notice that no server answers.
+func TestPingQueriesAServerWhileFollowRuns(t *testing.T) {
+	chain := liteservertest.Generate(10)
+	s := start(t, chain, nil)
+	b := open(t, s.Config(), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	following, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, err := range b.Follow(ctx, chain.Blocks()[0].Cursor) {
+			if err != nil {
+				break
+			}
+			select {
+			case <-following:
+			default:
+				close(following)
+			}
+		}
+	}()
+	defer func() { cancel(); <-ended }()
+	<-following
+	if err := b.Ping(ctx); err != nil {
+		t.Errorf("Ping returned %v, but the server answers", err)
+	}
+	defer s.Stall()()
+	limited, done := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer done()
+	if err := b.Ping(limited); !errors.Is(err, chaingql.ErrUnavailable) {
+		t.Errorf("Ping returned %v, but the server does not answer; want ErrUnavailable", err)
+	}
+}
+
 // TestHungServerLeavesTimeToQueryAnotherServer makes calls with a deadline that equals Options.Timeout,
 // as a Handler does by default.
 func TestHungServerLeavesTimeToQueryAnotherServer(t *testing.T) {

@@ -46,6 +46,17 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 	return head, err
 }
 
+// Ping queries a server for its newest masterchain block, as [chaingql.Pinger] specifies. It does so
+// even if a Follow keeps the newest block up to date, so it shows whether a server answers now.
+func (b *Backend) Ping(ctx context.Context) error {
+	return b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
+		if _, ok := answer.(lite.MasterchainInfo); !ok {
+			return errAnswer
+		}
+		return nil
+	})
+}
+
 // dropHead drops the head and all cached blocks if no server has the head any more, because the
 // server that announced it may have invented it. It must be called only if blocks are accepted
 // without proof. It reports whether it dropped the head.
