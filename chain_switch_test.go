@@ -111,7 +111,7 @@ func (b *switchingBackend) Follow(ctx context.Context, after chaingql.Cursor) it
 }
 
 // Clients follow a chain that is replaced at any moment. Each of them soon receives the blocks of the newest chain.
-func TestChainReplacedDuringAnyCallIsSoonFollowed(t *testing.T) {
+func TestChainReplacedDuringACallIsFollowedSoon(t *testing.T) {
 	var ended atomic.Int64
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {

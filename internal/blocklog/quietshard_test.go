@@ -55,7 +55,7 @@ func TestGapInAQuietShardIsReportedAlthoughAnotherClientReceivedTheBlock(t *test
 }
 
 // A fault makes Follow report that the log's position is gone, although it is stored.
-func TestGapInAQuietShardIsReportedAlthoughFollowFailedForItsPosition(t *testing.T) {
+func TestGapInAQuietShardIsReportedAfterFollowRejectedThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.recents = 1

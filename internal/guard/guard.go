@@ -72,7 +72,7 @@ func Error(err error) slog.Attr {
 const maxErrorText = 2 << 10
 
 // A logged error has no MarshalJSON method, so it is text in every log format. If its text is too long, the middle is
-// left out: the cause is often at the end.
+// omitted: the cause is often at the end.
 type logged struct{ error }
 
 func (l logged) Unwrap() error { return l.error }
