@@ -6,6 +6,7 @@ import (
 	"iter"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -244,4 +245,42 @@ func TestUnsentHostEventsCountTowardSubscriptionBytes(t *testing.T) {
 		count, held := h.Retained()
 		equal(t, "subscriptions and bytes at the end", fmt.Sprint(count, held), "0 0")
 	})
+}
+
+// The values of a host's list are kept as a tree until the field is complete. The tree takes far more memory than its
+// JSON, and must be counted.
+func TestTreesOfHostValuesAreCounted(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
+	const n = 4
+	asked, release := make(chan struct{}), make(chan struct{})
+	box := newObject("Box", graphql.Fields{
+		"items": {Type: graphql.NewList(graphql.Int)},
+		"stuck": {Type: graphql.Int, Resolve: func(graphql.ResolveParams) (any, error) {
+			asked <- struct{}{}
+			<-release
+			return 1, nil
+		}},
+	})
+	value := map[string]any{"items": make([]*int, 50_000)}
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Schema: chaingql.SchemaExtension{
+		Queries: graphql.Fields{"box": constField(box, value)},
+	}})
+	before := heapInUse()
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { post(h, body(`{box{items stuck}}`, nil)) })
+	}
+	for range n {
+		<-asked
+	}
+	_, counted := h.Pending()
+	kept := heapInUse() - before
+	t.Logf("%d trees keep %d bytes, of which %d are counted", n, kept, counted)
+	if kept > counted*3/2 {
+		t.Errorf("%d trees keep %d bytes, but only %d are counted", n, kept, counted)
+	}
+	close(release)
+	all.Wait()
 }

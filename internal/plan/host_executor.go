@@ -34,9 +34,13 @@ type node struct {
 	nodes []*node // the fields of an object or the items of a list
 }
 
-// nodeBytes is the number of bytes that are counted for each node, in addition to its text. It is less than the
-// memory of a node, but more than the punctuation of a node in the response.
-const nodeBytes = 32
+// nodeBytes is the number of bytes that Limits.Answer counts for each node, in addition to its text. It is less than
+// the memory of a node, but more than the punctuation of a node in the response. treeBytes is the rest of the memory of
+// a node. Only the reservation of a response counts it, while the tree is in memory.
+const (
+	nodeBytes = 32
+	treeBytes = 128
+)
 
 // host appends the value of a field that the host declared.
 func (r *run) host(f *field, src any) bool {
@@ -71,6 +75,7 @@ func (r *run) host(f *field, src any) bool {
 		}
 	}
 	r.path = r.path[:h.base]
+	defer func() { r.treeBytes = 0 }()
 	return h.write(root)
 }
 
@@ -287,6 +292,7 @@ func (h *hostExecutor) setLeaf(n *node, leaf []byte) bool {
 // grow counts memory of the tree against the limit on the response.
 func (h *hostExecutor) grow(bytes int) {
 	h.bytes += bytes + nodeBytes
+	h.treeBytes += treeBytes
 	if n := h.bytes + len(h.dst); n > h.threshold {
 		h.overflow(n)
 	}

@@ -65,7 +65,7 @@ func (r *run) overflow(n int) bool {
 		r.threshold = min(n+yieldBytes, r.reserved)
 		return false
 	default:
-		if err = r.Reservation.Grow(2 * n); err == nil {
+		if err = r.Reservation.Grow(2*n + r.treeBytes); err == nil {
 			r.reserved = min(2*n, limit)
 			r.dst = slices.Grow(r.dst, r.reserved-n)
 			r.threshold = min(n+yieldBytes, r.reserved)

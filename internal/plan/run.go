@@ -26,6 +26,7 @@ type run struct {
 	dataStart  int  // index of the response's data in dst
 	threshold  int  // if dst is longer, overflow is called
 	reserved   int  // length of dst for which memory is reserved
+	treeBytes  int  // memory of a tree of values in addition to the length that overflow receives
 	overflowed bool // the response exceeds its limit or its reservation
 
 	errs            []byte // the errors as JSON, with commas
@@ -51,7 +52,7 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) (response []byte,
 	// Assign the fields one by one, because a composite literal would copy the whole struct.
 	r.Bound, r.ctx, r.dst = b, ctx, append(dst, `{"data":`...)
 	start := len(r.dst)
-	r.dataStart, r.threshold, r.reserved, r.steps = start, start+r.maxBytes(), 0, 0
+	r.dataStart, r.threshold, r.reserved, r.steps, r.treeBytes = start, start+r.maxBytes(), 0, 0, 0
 	if b.Reservation != nil {
 		r.threshold = min(r.threshold, start+unreservedBytes)
 	}
