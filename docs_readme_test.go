@@ -49,6 +49,10 @@ func TestReadmeIsShort(t *testing.T) {
 // of the README may be in use.
 func TestReadmeProgramServes(t *testing.T) {
 	realTime(t, "the program is another process")
+	if raceEnabled {
+		t.Log("not run: the race detector would not watch the other process")
+		return
+	}
 	const shown = "127.0.0.1:8080"
 	program, curl := firstProgram(t)
 	if strings.Count(program, shown) != 1 || strings.Count(curl, shown) != 1 {

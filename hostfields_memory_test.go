@@ -80,6 +80,9 @@ func stacks() uint64 {
 
 // A value that a host's scalar has parsed may hide how much memory it needs. Then the size of the input is counted.
 func TestHostSubscriptionMemoryIsCounted(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
 	const each = 200
 	note := func(i int) string { return fmt.Sprintf("%06d", i) + strings.Repeat("x", 20_000) }
 	for name, subscribe := range map[string]func(h *chaingql.Handler, i int) (func(), error){

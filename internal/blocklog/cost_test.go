@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 func TestIdleReaderUsesAtMost200Bytes(t *testing.T) {
@@ -67,6 +69,10 @@ func BenchmarkDeliverToTenThousandReaders(b *testing.B) {
 }
 
 func TestCatchingUpReaderUsesLittleMemoryAndReleasesIt(t *testing.T) {
+	if testkit.RaceEnabled {
+		t.Log("not measured: the race detector changes memory use")
+		return
+	}
 	type block struct {
 		number int
 		cursor string

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 // ends returns the first cursor, the last cursor and the number of blocks of a view.
@@ -58,6 +60,10 @@ func TestWindowAgeDoesNotKeepStoredBlocks(t *testing.T) {
 }
 
 func TestWindowBytesLimitTheMemoryOfTheWindow(t *testing.T) {
+	if testkit.RaceEnabled {
+		t.Log("not measured: the race detector changes memory use")
+		return
+	}
 	const limit = 4 << 20
 	place := func(b [12]uint64) Place {
 		return Place{Workchain: int32(b[0] % 5), Shard: wholeShard, SeqNo: uint32(b[0])}

@@ -112,6 +112,9 @@ func TestCacheFillsUpToItsLimit(t *testing.T) {
 
 // If an interface holds an integer from 0 to 255, the Go runtime allocates no memory for it.
 func TestCountedMemoryOfIntegersAndMapsMatchesHeap(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
 	for n, want := range map[int]int{-1: 8, 0: 0, 1: 0, 255: 0, 256: 8} {
 		if got := sizeOf(n, false); got != want {
 			t.Errorf("sizeOf(%d) = %d, want %d", n, got, want)

@@ -2,4 +2,5 @@
 
 package testkit
 
-const raceEnabled = false
+// RaceEnabled reports whether the race detector is enabled.
+const RaceEnabled = false

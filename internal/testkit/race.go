@@ -2,4 +2,5 @@
 
 package testkit
 
-const raceEnabled = true
+// RaceEnabled reports whether the race detector is enabled.
+const RaceEnabled = true

@@ -21,7 +21,7 @@ func RaceSample(t testing.TB, n int) int {
 
 func part(t testing.TB, n, divisor int) int {
 	t.Helper()
-	if raceEnabled {
+	if RaceEnabled {
 		divisor = 8
 	}
 	if os.Getenv("CHAINGQL_CASES") == "all" || divisor == 1 {
