@@ -154,9 +154,16 @@ func appendNode(dst []byte, b *chaingql.Block, kind string) []byte {
 	return append(append(dst, b.Cursor...), `"}`...)
 }
 
-// Constant returns a handler that responds to every request with body.
+// Constant returns a handler that reads every request and responds with body. It reads the request to its end, because
+// net/http then watches the connection, as it does for all handlers that need the request.
 func Constant(body []byte) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(w, body) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		write(w, body)
+	})
 }
 
 // write sends a response with the same headers as chaingql.
