@@ -74,6 +74,10 @@ func TestSubscriptionVariablesAreLimited(t *testing.T) {
 			}
 		}
 		expectRefused(t, n, byFilter, shards(30, 0), "limit of 500 bytes of variables")
+		for _, text := range []string{"", "\u00e9", `\n`} { // only the first one is a text with a fingerprint
+			literal := `subscription{blocks(filter:{chain_order:{eq:"` + text + strings.Repeat("x", 600) + `"}}){id}}`
+			expectRefused(t, n, literal, nil, "limit of 500 bytes of variables")
+		}
 		for transport, ask := range allTransports { // VariableBytes does not apply to queries
 			document := `query($a:[String]="` + strings.Repeat("x", 600) + `"){
 				__typename b:__typename @include(if:false) blockchain{blocks(after:"x"){__typename}}

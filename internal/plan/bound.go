@@ -41,7 +41,7 @@ type Bound struct {
 	// ownBytes is the memory of a subscription's variables in bytes, without values that belong to the operation.
 	ownBytes int
 
-	// jsonBytes is the length of a subscription's variables and parameters as JSON.
+	// jsonBytes is the length of a subscription's variables and of the literals in its arguments as JSON.
 	jsonBytes int
 
 	// Reservation grows with the response of Run. If it is nil, only Limits.Answer

@@ -39,6 +39,8 @@ type operation struct {
 	plan       *Plan
 
 	size int // in bytes, without the plan
+
+	literalBytes int // length of the literals in the arguments of a subscription without parameters
 }
 
 type variable struct {
@@ -107,6 +109,9 @@ func (c *Cache) compileOperations(
 			if op.plan, err = c.compile(tree, def, op, nil); err != nil {
 				return nil, Errors{err}
 			}
+		}
+		if def.Operation == ast.Subscription && op.parameters == nil {
+			op.literalBytes = literalLength(tree, def)
 		}
 		doc.operations = append(doc.operations, op)
 	}

@@ -159,7 +159,7 @@ type MemoryUse struct {
 	Text int
 	// Variables is the memory of the variables and parameters.
 	Variables int
-	// VariablesJSON is the length of the variables and parameters as JSON.
+	// VariablesJSON is the length of the variables and of the literals in arguments as JSON.
 	VariablesJSON int
 }
 
@@ -173,7 +173,7 @@ func (b *Bound) MemoryUse() MemoryUse {
 // measureVariables sets ownBytes and jsonBytes. ownBytes does not include strings in defaults and literals of the
 // text that was compiled, because these belong to the operation.
 func (b *Bound) measureVariables(valueOf lookup) {
-	b.ownBytes, b.jsonBytes = 0, 0
+	b.ownBytes, b.jsonBytes = 0, b.op.literalBytes
 	for i, v := range b.op.variables[:b.op.declared] {
 		value, present := valueOf(v.name)
 		if !present {
@@ -211,4 +211,27 @@ func jsonLength(v any) (bytes int) {
 		return bytes + len("{}")
 	}
 	return len("false")
+}
+
+// literalLength returns the approximate length of the literals in the arguments of an operation and of all fragments.
+func literalLength(tree *ast.QueryDocument, def *ast.OperationDefinition) (bytes int) {
+	var length func(v *ast.Value) int
+	length = func(v *ast.Value) int {
+		if v.Kind == ast.Variable {
+			return 0
+		}
+		n := len(v.Raw) + len(`""`)
+		for _, c := range v.Children {
+			n += len(c.Name) + len(`"":,`) + length(c.Value)
+		}
+		return n
+	}
+	for sel := range selections(tree, def) {
+		if f, ok := sel.(*ast.Field); ok {
+			for _, arg := range f.Arguments {
+				bytes += length(arg.Value)
+			}
+		}
+	}
+	return bytes
 }
