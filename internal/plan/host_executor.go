@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/graphql-go/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -197,17 +196,6 @@ func (h *hostExecutor) complete(n *node, v any, err error) bool {
 		h.failNode(n, err)
 	}
 	return n.leaf != nil || !n.typ.nonNull
-}
-
-// isNull reports whether graphql-go treats v as null. Unlike isNil, it treats a nil slice or map as an empty one.
-func isNull(v any) bool {
-	switch rv := reflect.ValueOf(v); rv.Kind() {
-	case reflect.Pointer, reflect.Func:
-		return rv.IsNil()
-	case reflect.Invalid:
-		return true
-	}
-	return false
 }
 
 // resolveType determines the object type of v, a value of an interface or union, and returns the selection on it.

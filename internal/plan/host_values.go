@@ -252,3 +252,14 @@ func appendSDL(dst []byte, v any) []byte {
 	}
 	return fmt.Append(dst, v)
 }
+
+// isNull reports whether graphql-go treats v as null. Unlike isNil, it treats a nil slice or map as an empty one.
+func isNull(v any) bool {
+	switch rv := reflect.ValueOf(v); rv.Kind() {
+	case reflect.Pointer, reflect.Func:
+		return rv.IsNil()
+	case reflect.Invalid:
+		return true
+	}
+	return false
+}
