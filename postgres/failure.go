@@ -46,9 +46,17 @@ func isUnavailable(err error) bool {
 		return true
 	case errors.As(err, &pgErr):
 		// The classes of connection errors and of missing resources, such as connections, and a server that starts.
-		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "53") || pgErr.Code == "57P03"
+		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "53") || pgErr.Code == "57P03" ||
+			isRolledBack(err)
 	}
 	return false
+}
+
+// isRolledBack reports whether the server rolled back a statement that may succeed if it is repeated. A read-only
+// replica does that to statements that conflict with a change of the primary.
+func isRolledBack(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "40")
 }
 
 // failed returns a failure of the operation op. If the server or a pooler rejected a key of

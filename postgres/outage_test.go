@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
 )
 
 // A database that refuses connections and one that does not answer are the same outage.
@@ -39,5 +41,29 @@ func TestOutageIsErrUnavailable(t *testing.T) {
 				t.Errorf("with a canceled context, Blocks returned %v, want no ErrUnavailable", err)
 			}
 		})
+	}
+}
+
+// A read-only replica ends statements that conflict with a change of the primary with this SQLSTATE. Here, a function
+// in a view does.
+func TestReadThatServerRollsBackIsRepeated(t *testing.T) {
+	s, schema := sharedServer(t), newSchema()
+	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
+	q := pgx.Identifier{schema}.Sanitize() + "."
+	s.admin(t, "CREATE SEQUENCE "+q+"reads",
+		"CREATE FUNCTION "+q+"conflict() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"+
+			" IF nextval('"+strings.ReplaceAll(q, "'", "''")+"reads') IN (1, 3, 5, 6) THEN"+
+			" RAISE EXCEPTION 'canceling statement due to conflict with recovery' USING ERRCODE = '40001'; END IF;"+
+			" RETURN true; END $$",
+		"ALTER TABLE "+q+"chaingql_state RENAME TO state",
+		"CREATE VIEW "+q+"chaingql_state AS SELECT * FROM "+q+"state WHERE "+q+"conflict()")
+	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil {
+		t.Errorf("Blocks: got error %v, want it to repeat the read", err)
+	}
+	if _, err := b.Balance(t.Context(), chaingql.Address{}); !errors.Is(err, chaingql.ErrNotFound) {
+		t.Errorf("Balance: got error %v, want ErrNotFound after it has repeated the read", err)
+	}
+	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); !errors.Is(err, chaingql.ErrUnavailable) {
+		t.Errorf("Blocks that was rolled back twice: got error %v, want ErrUnavailable", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // read runs do with a deadline of [Options].Timeout. If the connection is broken, read resets
 // the pool and runs do again, because a restart of the server breaks all connections of the
-// pool.
+// pool. It also runs do again if the server rolled the statement back.
 //
 // A connection may also be dead without an error, for example because a firewall dropped it.
 // Therefore read also resets the pool if do reaches the deadline and no other read succeeded
@@ -25,6 +25,9 @@ func (b *Backend) read(ctx context.Context, what string, do func(context.Context
 	err := do(ctx)
 	if isBroken(err) && ctx.Err() == nil {
 		b.pool.Reset()
+		err = do(ctx)
+	}
+	if isRolledBack(err) && ctx.Err() == nil {
 		err = do(ctx)
 	}
 	if err != nil {
