@@ -43,3 +43,6 @@ func Bare(nc *nats.Conn, opts *Options) *Backend {
 func (b *Backend) Search(ctx context.Context) (end func(), err error) {
 	return b.searches.release, b.searches.acquire(ctx)
 }
+
+// Reset makes b forget which messages are blocks, as it does after messages were lost.
+func (b *Backend) Reset() { b.reset() }

@@ -272,10 +272,9 @@ func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found b
 	return part, matching(blocks, x.q), err == nil, err
 }
 
-// blocksIn reads the blocks in s, which contains at most leafSize messages. It also reads
-// the messages before s, because they show which messages in s are blocks.
+// blocksIn reads the blocks in s, which contains at most leafSize messages.
 func (b *Backend) blocksIn(ctx context.Context, s seqRange) ([]stored, error) {
-	blocks, err := b.chain(ctx, nil, s.from-min(s.from-1, leafSize), s.end, 2*leafSize)
+	blocks, err := b.surroundings(ctx, s.from, s.end, leafSize, 0)
 	return s.filter(blocks), err
 }
 

@@ -248,8 +248,10 @@ func (b *Backend) linksAt(ctx context.Context, messages []stored) (*linker, erro
 	return &linker{b: b, at: place{seq: max(1, messages[i].seq-1)}, seen: messages[i].seq - 1}, ctx.Err()
 }
 
+// suspect reports whether before and s, two consecutive messages of a shard, cannot both be blocks.
 func suspect(before, s *stored) bool {
 	return s.block.Cursor <= before.block.Cursor || (s.prev == nil) != (before.prev == nil) ||
+		s.prev != nil && (*s.prev < before.block.Cursor || *s.prev >= s.block.Cursor) ||
 		tooFar(before.block.Cursor, s.block.Cursor)
 }
 
@@ -277,7 +279,7 @@ func (b *Backend) isLinked(ctx context.Context, s stored) (bool, error) {
 		return is, nil
 	}
 	const around = 8 // messages to read on each side; few, because each page at an old cursor reads them
-	near, err := b.chain(ctx, nil, s.seq-min(s.seq-1, around), s.seq+around, 2*around)
+	near, err := b.surroundings(ctx, s.seq, s.seq+1, around, around-1)
 	for _, n := range near {
 		if n.seq == s.seq {
 			b.places.add(s)
@@ -285,4 +287,32 @@ func (b *Backend) isLinked(ctx context.Context, s stored) (bool, error) {
 		}
 	}
 	return false, err
+}
+
+// surroundings returns the blocks with sequence numbers in [from, end) and blocks around them. Only its predecessor or
+// its successor shows that a message is a block, and many strays may be between the two. Therefore surroundings reads
+// some messages before and after the range, and more of them until there is a block on each side.
+func (b *Backend) surroundings(ctx context.Context, from, end, before, after uint64) ([]stored, error) {
+	for ; ; before, after = 8*before, 8*before {
+		begin := from - min(from-1, before)
+		blocks, err := b.chain(ctx, nil, begin, end+after, int(end+after-begin))
+		if err != nil || before >= surveySize {
+			return blocks, err
+		}
+		_, seen := b.survey.snapshot()
+		low, high := begin == 1, end+after > seen
+		if n := len(blocks); n > 0 {
+			low, high = low || blocks[0].seq <= from, high || blocks[n-1].seq >= end-1
+		}
+		if !low && high {
+			oldest, found, err := b.block(ctx, getRequest{Seq: 1, Next: b.names.all()})
+			if err != nil {
+				return nil, err
+			}
+			low = !found || oldest.seq >= begin
+		}
+		if low && high {
+			return blocks, nil
+		}
+	}
 }

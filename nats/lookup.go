@@ -104,7 +104,11 @@ func (b *Backend) blockFrom(ctx context.Context, subject string, from, last uint
 		if is, err := b.isLinked(ctx, s); err != nil || is {
 			return s, err
 		}
-		from = s.seq + 1
+		next, found, err := b.blockAt(ctx, s.seq+1, last) // there may be many strays
+		if err != nil || !found {
+			return stored{seq: last}, err
+		}
+		from = next.seq
 	}
 	return stored{seq: last}, nil
 }

@@ -79,7 +79,7 @@ func (b *Backend) blockAt(ctx context.Context, seq, end uint64) (stored, bool, e
 			seq++
 			continue
 		}
-		blocks, err := b.chain(ctx, nil, seq-min(seq-1, window), seq+window, 2*window)
+		blocks, err := b.surroundings(ctx, seq, seq+1, window, window-1)
 		if err != nil {
 			return stored{}, false, err
 		}
