@@ -170,8 +170,12 @@ var rules = slices.Concat(
 		{name: lookupBasis, check: lookupsAreExact},
 		{name: "MasterBlockByTime finds the first block at the time or later", check: timeLookupIsExact},
 	},
-	on(lookupBasis, rule{name: "BlockByHash, BlockBySeqNo and MasterBlockByTime do not find pruned blocks",
-		needs: needs("Prune"), check: prunedBlocksAreNotFound}),
+	on(lookupBasis, []rule{
+		{name: "BlockByHash, BlockBySeqNo and MasterBlockByTime do not find pruned blocks", needs: needs("Prune"),
+			check: prunedBlocksAreNotFound},
+		{name: "BlockByHash, BlockBySeqNo and MasterBlockByTime find the stored blocks after a restart",
+			needs: needs("Reopen"), check: lookupsSurviveRestart},
+	}...),
 
 	on(endBasis, []rule{
 		{name: "Blocks and Follow preserve every field of a block", needs: needs("Append"),

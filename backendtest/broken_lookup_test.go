@@ -224,6 +224,15 @@ var brokenLookups = []brokenBackend{
 		h.Stall = s.stall
 		h.Backend = blockedLookup{s}
 	}, "BlockBySeqNo, whose context expired while the source was stalled, did not return"},
+	{"after a restart, lookups find only new blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Reopen = func() (chaingql.Backend, error) {
+			return lookupOverride{Chain: c, byHash: memchain.New().BlockByHash}, nil
+		}
+	}, "failed: chaingql: block not found"},
+	{"MasterBlockByTime takes the time for an unsigned number", changeByTime(
+		func(c *memchain.Chain, ctx context.Context, at time.Time) (block, error) {
+			return c.MasterBlockByTime(ctx, time.Unix(int64(uint32(at.Unix())), 0))
+		}), "MasterBlockByTime(-1) failed"},
 	{"MasterBlockByTime returns the last block before the time", changeByTime(
 		func(c *memchain.Chain, ctx context.Context, at time.Time) (block, error) {
 			b, err := c.MasterBlockByTime(ctx, at)

@@ -228,6 +228,15 @@ func prunedBlocksAreNotFound(t *trial) {
 	}
 }
 
+func lookupsSurviveRestart(t *trial) {
+	t.fill(60, 0)
+	t.reopen()
+	for i := range t.stored {
+		t.expectLookup(&t.stored[i], true)
+	}
+	t.expectTimes()
+}
+
 func timeLookupIsExact(t *trial) {
 	if t.Append != nil {
 		t.expectTimes()
@@ -247,7 +256,7 @@ func (t *trial) expectTimes() {
 		return
 	}
 	var masters []chaingql.Block
-	times := []int64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1}
+	times := []int64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, -1, -1 << 31}
 	for _, b := range t.stored {
 		if b.Workchain == masterchain {
 			masters = append(masters, b)
