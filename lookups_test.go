@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -197,8 +198,12 @@ func TestNeighborsAreFoundAcrossSplitsAndMergesWithUnequalNumbers(t *testing.T) 
 	if splits < 20 || merges < 20 || unequal < 10 {
 		t.Fatalf("the chain has %d splits and %d merges, %d of unequal numbers: too few", splits, merges, unequal)
 	}
-	b := withNumbers(chainOf(t, blocks))
+	chain, following := chainOf(t, blocks), make(chan struct{})
+	b := withNumbers(chain)
+	b.Backend = replacedBackend{chain, sync.OnceFunc(func() { close(following) })}
 	h, _ := newHandler(t, b, chaingql.Options{})
+	query(h, newest, nil)
+	<-following // until then, the Handler also calls Blocks itself
 	step := 1
 	if raceEnabled {
 		step = 7
