@@ -151,7 +151,7 @@ func (w *modelClient) check(t *testing.T, f *shardSource, accepted map[int]bool)
 func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 	var total Stats
 	var early, late, unrepaired, unnoticed int
-	seeds := testkit.Sample(t, 80)
+	seeds := testkit.RaceSample(t, 80)
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
