@@ -163,7 +163,7 @@ func (l laggingChain) Follow(ctx context.Context, after chaingql.Cursor) iter.Se
 	}
 }
 
-func TestQueriesNeverReturnOlderBlocksThanBefore(t *testing.T) {
+func TestNewestBlockInQueriesNeverGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(24, 20)
 		var most atomic.Value

@@ -48,7 +48,7 @@ func TestMultipartStreamSendsNewBlocksAndHeartbeats(t *testing.T) {
 	})
 }
 
-func TestMultipartStreamResumesByAfterAndNotByLastEventID(t *testing.T) {
+func TestMultipartStreamIgnoresLastEventID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(4, 300)
 		_, chain, n := serveChain(t, chaingql.Options{})

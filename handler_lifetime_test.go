@@ -96,7 +96,7 @@ func TestNewWarnsIfTheFileLimitIsTooSmall(t *testing.T) {
 // asFewFiles is an environment variable. If it is set, the test runs in a process with a small file limit.
 const asFewFiles = "CHAINGQL_TEST_FEW_FILES"
 
-func TestConnectionsAreRefusedWhenFewFilesAreLeft(t *testing.T) {
+func TestConnectionsAreRefusedNearTheOpenFileLimit(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Log("Windows has no file limit")
 		return

@@ -71,10 +71,10 @@ type Options struct {
 	// year for pages that are known to be complete.
 	MaxCacheAge time.Duration
 
-	// RetryInterval is the maximum wait before Follow is called again after a failure. The wait begins with about 100
-	// ms and doubles with each failure; if a query succeeds meanwhile, it ends at once. Subscriptions that catch up
-	// wait in the same way before they read again. A negative duration means the default too. Default:
-	// DefaultRetryInterval.
+	// RetryInterval is the maximum wait before Follow is called again after a failure. The first wait is 100 to 200 ms,
+	// and the wait doubles with each further failure. A successful query ends the wait early, but not twice in a row
+	// unless a block arrived in between. A subscription that catches up waits in the same way before it repeats a read.
+	// Default: DefaultRetryInterval, also for a negative duration.
 	RetryInterval time.Duration
 
 	// OutageTimeout is the time for which the block source may be lost, as in [Health], before subscriptions to blocks

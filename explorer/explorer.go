@@ -51,7 +51,7 @@ type Handler struct {
 }
 
 // New returns a Handler. opts may be nil. New copies opts, so that later changes have no effect. It
-// panics if Endpoint is neither a path nor an http or https URL, because that is a programming
+// panics if Endpoint is not a path or an http or https URL, because that is a programming
 // error.
 func New(opts *Options) *Handler {
 	var o Options
@@ -82,7 +82,7 @@ func sources(endpoint string) (string, error) {
 		return "'self'", nil
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 		strings.ContainsAny(u.Host, ";,'*"):
-		return "", fmt.Errorf("%q is neither a path nor an http or https URL", endpoint)
+		return "", fmt.Errorf("%q is not a path or an http or https URL without credentials", u.Redacted())
 	}
 	socket := strings.Replace(u.Scheme, "http", "ws", 1)
 	return fmt.Sprintf("%s://%s %s://%s", u.Scheme, u.Host, socket, u.Host), nil

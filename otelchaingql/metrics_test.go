@@ -208,7 +208,7 @@ func TestSocketsAreCounted(t *testing.T) {
 	})
 }
 
-func TestDeliveriesAreCountedAndTheirLagIsMeasured(t *testing.T) {
+func TestDeliveriesAreCountedAndLagOfLiveOnesIsMeasured(t *testing.T) {
 	m := metered(t, otelchaingql.Options{})
 	for _, from := range []chaingql.Source{"live", "live", "window", "backend"} {
 		m.BlockDelivered(context.Background(), chaingql.Delivery{Operation: subscriptionOf("sse"), Source: from,

@@ -23,15 +23,17 @@ type Options struct {
 	// which reads nothing until the host sets it.
 	Propagator propagation.TextMapPropagator
 
-	// TrustRemoteParent makes an operation continue the trace that its client names. Clients then choose trace ids and,
-	// with the sampled flag, which operations are sampled. Set it only if all clients are your own. If it is false, an
-	// operation belongs to a trace of the host and only has a link to the client's trace. Default: false. Note that
-	// otelhttp continues clients' traces unless its option WithPublicEndpointFn is used.
+	// TrustRemoteParent lets an operation continue the trace that its client names. This applies to operations on
+	// WebSockets, and to all others if the host has started no span around the Handler; otherwise the host's span is
+	// the parent, and the operation only has a link to the client's trace. Clients can then choose trace ids and, with
+	// the sampled flag, which operations are sampled, so set it only if all clients are your own. Default: false, which
+	// only adds the link. otelhttp itself continues clients' traces unless its option WithPublicEndpointFn is used.
 	TrustRemoteParent bool
 
-	// Baggage makes the context of Backend calls contain the client's baggage, if Propagator reads baggage. Every
-	// instrumented client library that the Backend uses then sends the baggage to other servers. Set it only if all
-	// clients are your own. Default: false, which drops the baggage.
+	// Baggage adds the client's baggage to the context of Backend calls, if Propagator reads baggage. Every instrumented
+	// library that the Backend uses then sends that baggage to other servers, so set it only if all API clients are
+	// your own. Default: false, which adds no baggage. If a middleware around the Handler, such as otelhttp, reads
+	// baggage with its own propagator, the context contains the baggage anyway.
 	Baggage bool
 
 	// OperationNames lists the operation names that may appear in span names and in the metric attribute

@@ -217,7 +217,7 @@ func parseTree(tops []lite.BlockID, c *cell.Cell, workchain int32, shard uint64)
 	if in.readBool() {
 		half := (shard & -shard) / 2
 		if half == 0 || len(tops) >= maxShards {
-			return nil, errors.New("the workchain has too many shards")
+			return nil, errors.New("the network has too many shards")
 		}
 		for i, child := range []uint64{shard - half, shard + half} {
 			r, err := c.PeekRef(i)
