@@ -194,11 +194,7 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 					case 4:
 						time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
 					case 5, 6:
-						synctest.Wait()
-						l.mu.Lock()
-						positioned := l.positioned
-						l.mu.Unlock()
-						if positioned {
+						if synctest.Wait(); isPositioned(l) {
 							clients = append(clients, newModelClient(t, l, s.shardSource, rnd))
 						}
 					case 7:
@@ -214,7 +210,7 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 						s.set(func() { s.down = nil })
 						time.Sleep(time.Duration(rnd.IntN(5)) * time.Second)
 					case 10:
-						if synctest.Wait(); rnd.IntN(4) > 0 || !l.positioned {
+						if synctest.Wait(); rnd.IntN(4) > 0 || !isPositioned(l) {
 							continue
 						}
 						restarts++
@@ -267,4 +263,11 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 	if delivered < 800*seeds || restarts < 2*seeds || old < 8*seeds {
 		t.Error("the random runs cover too little, see the numbers above")
 	}
+}
+
+// isPositioned reports whether the log knows its position in the chain.
+func isPositioned(l *Log[shardBlock]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.positioned
 }
