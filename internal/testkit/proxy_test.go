@@ -28,7 +28,7 @@ func TestFreeAddressCanBeListenedOn(t *testing.T) {
 	}
 }
 
-func TestProxyStallsCutsAndRefusesConnections(t *testing.T) {
+func TestProxyStallsCutsForgetsAndRefusesConnections(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +79,11 @@ func TestProxyStallsCutsAndRefusesConnections(t *testing.T) {
 	fmt.Fprintln(c, "three")
 	if line, err := readLine(c, from, 5*time.Second); line != "three\n" {
 		t.Fatalf("read %q and error %v, want the line that was sent", line, err)
+	}
+	r.Forget()
+	fmt.Fprintln(c, "four")
+	if line, err := readLine(c, from, 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read %q and error %v from a forgotten connection, want a timeout", line, err)
 	}
 	_ = l.Close()
 	c, from = dial()
