@@ -16,7 +16,7 @@ import (
 // [blocklog.ReportedGaps]), so that the Handler reports each gap only once.
 //
 //	2323m~mk2p9q!5.k3v9q0tma1b2c3d
-//	^    ^      ^ ^       ^ checksum of everything before it
+//	^    ^      ^ ^        ^ checksum of everything before it
 //	|    |      | id of the chain in this process
 //	|    |      reported gaps in base 36
 //	|    epoch

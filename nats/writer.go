@@ -225,7 +225,7 @@ func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int,
 }
 
 func (w *Writer) lostError(newest chaingql.Cursor) error {
-	return fmt.Errorf("the chain ends at cursor %q, but contained cursor %q before: %w", newest, w.newestSeen,
+	return fmt.Errorf("the chain ends at cursor %q, but previously contained cursor %q: %w", newest, w.newestSeen,
 		ErrConflict)
 }
 
