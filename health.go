@@ -137,8 +137,10 @@ func age(t time.Time) *float64 {
 // take the instance out of service before any request is refused. lead must be longer than they need to notice: the
 // interval of their probes times the number of probes that must fail. Then call [Handler.Shutdown].
 //
-// h.Drain(ctx, 5*time.Second) ended := make(chan error, 1) server.RegisterOnShutdown(func() { ended <- h.Shutdown(ctx)
-// }) return errors.Join(server.Shutdown(ctx), <-ended)
+//	h.Drain(ctx, 5*time.Second)
+//	ended := make(chan error, 1)
+//	server.RegisterOnShutdown(func() { ended <- h.Shutdown(ctx) })
+//	return errors.Join(server.Shutdown(ctx), <-ended)
 func (h *Handler) Drain(ctx context.Context, lead time.Duration) {
 	h.announceDrain()
 	timer := time.NewTimer(lead)
