@@ -29,9 +29,9 @@ const (
 )
 
 // A budget bounds the bytes that are kept for clients. When it is full, it evicts the reservations whose clients are
-// furthest behind, and ends their bodies, responses or connections. The lag of a client is the
-// time since its reservation began, minus the time in which a client at minRate would have received the same bytes. So
-// a client that receives a few bytes now and then falls behind like a client that receives nothing.
+// furthest behind, and ends their bodies, responses or connections. The lag of a client is the time since its
+// reservation began, minus the time in which a client at minRate would have received the same bytes. So a client that
+// receives a few bytes now and then falls behind like a client that receives nothing.
 type budget struct {
 	limit int // bytes; 0 means no limit
 
@@ -65,10 +65,10 @@ func newBudget(limit int) *budget {
 	return b
 }
 
-// add counts n more bytes for o; n may be negative. If there is no room, add evicts the reservations whose clients are
-// furthest behind, possibly o itself, but none whose client is behind by less than minLag. If that is not enough, or o
-// has been evicted, add returns false and counts nothing. Responses of more than smallBytes may not use the last eighth
-// of the budget.
+// add counts n more bytes for o; n may be negative. If there is no room, add evicts reservations, possibly o itself. It
+// begins with the client that is furthest behind, and spares clients with a lag below minLag. If that is not enough, or
+// o has been evicted, add returns false and counts nothing. Responses of more than smallBytes may not use the last
+// eighth of the budget.
 func (b *budget) add(o *reservation, n int, minLag time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -86,8 +86,8 @@ type Options struct {
 
 	// ConnectionLifetime limits the time for which a socket or an event stream stays open. Each one ends at a random
 	// time between half of ConnectionLifetime and all of it, in the same way as during Shutdown: the client receives
-	// SERVICE_UNAVAILABLE and its cursor, and can reconnect at once. So clients spread again over all instances after
-	// some of them were restarted. Use at least several minutes. Default: no limit.
+	// SERVICE_UNAVAILABLE and its cursor, and can reconnect at once. This distributes the clients over all instances
+	// again after some instances were restarted. Use at least several minutes. Default: no limit.
 	ConnectionLifetime time.Duration
 
 	// ShowCost adds extensions.cost to the response to each query. It has the numbers of Backend calls and of blocks

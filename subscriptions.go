@@ -269,7 +269,7 @@ func (s *subscription) next() (response []byte, err error) {
 		return nil, &ending{err: gone}
 	} // if it has begun, the source no longer has a cursor that it yielded itself
 	if end := s.pending(); end != nil {
-		return nil, end // also if the cursor is too old: only then the client knows which of its blocks to discard
+		return nil, end // even if the cursor is too old: it tells the client which of its blocks to discard
 	}
 	if gone != nil && gone.Code == codeCursorTooOld {
 		return nil, endAt(gone, s.cursor(), s.begun)

@@ -22,10 +22,10 @@ import (
 //	|    epoch
 //	the Backend's cursor
 //
-// "~" is the highest byte of a cursor, so a cursor with an epoch compares as higher than the same cursor without one,
-// and as lower than the next cursor if neither is a prefix of the other. Cursors of one epoch compare in the same order
-// with and without reported gaps, because "!" is the lowest byte. A process ignores the reported gaps of other
-// processes, and queries ignore all of them. The checksum distinguishes them from a "!" in a Backend's own cursor.
+// A cursor with an epoch compares as higher than the same cursor without one. The epoch does not change the order of
+// two different cursors, unless one is a prefix of the other. Reported gaps do not change the order of two different
+// cursors of one epoch, because "!" is the lowest byte. A process ignores the reported gaps of other processes, and
+// queries ignore all of them. The checksum distinguishes them from a "!" in a Backend's own cursor.
 const (
 	epochSign = "~"
 	gapsSign  = "!"

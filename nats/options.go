@@ -102,8 +102,8 @@ func (o *Options) withDefaults() (Options, error) {
 	return in, nil
 }
 
-// attempts is how often a request is sent within its timeout if the server never responds:
-// each attempt waits for timeout/attempts. Several attempts are needed because a request
+// attempts is the number of times that a request is sent if the server never responds: each
+// attempt waits for timeout/attempts. Several attempts are needed because a request
 // that is in flight when a server stops never receives a response.
 const attempts = 4
 

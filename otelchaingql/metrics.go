@@ -92,7 +92,8 @@ func newMetrics(o *Options, names names) *metrics {
 		names: names, projects: o.Projects, fixed: o.Attributes,
 	}
 	m.up = checked(meter.Int64Gauge("chaingql.source.up", metric.WithUnit("{source}"),
-		metric.WithDescription("1 while the source yields blocks, 0 while it fails or is silent; absent until it is first read.")))
+		metric.WithDescription("1 while the source yields blocks, 0 while it fails or is silent; "+
+			"absent until it is first read.")))
 	m.lastBlock = checked(meter.Float64Gauge("chaingql.source.last_block.time", metric.WithUnit("s"),
 		metric.WithDescription("Unix time at which the newest received block was generated.")))
 	m.always = m.with()

@@ -7,8 +7,8 @@ package blocklog
 //   - A reader that is catching up ends if it has received a block after the cursor. If it has passed the cursor
 //     without receiving a block, it continues from the cursor.
 //   - A reader that is catching up and has not passed the cursor is not affected.
-//   - A reader whose client has already received an error for the gap is not affected, nor is one that started at until,
-//     the cursor of the block that shows the gap, or after it.
+//   - A reader whose client has already received an error for the gap is not affected.
+//   - A reader that started at until or after it is not affected. until is the cursor of the block that shows the gap.
 //
 // number is the gap's number, and permanent is its number among the permanent gaps. The caller must hold the log's
 // lock.
@@ -19,7 +19,8 @@ func (g *shareGroup[B]) endAtGap(
 	defer g.mu.Unlock()
 	ended := 0
 	for _, r := range g.members {
-		if r.lost != nil || r.reportedGap >= number || r.start >= until || r.at.next == catchingUp && r.at.cursor <= cursor {
+		if r.lost != nil || r.reportedGap >= number || r.start >= until ||
+			r.at.next == catchingUp && r.at.cursor <= cursor {
 			continue
 		}
 		r.log.cancelWait(r)

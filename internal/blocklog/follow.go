@@ -38,8 +38,8 @@ type Source[B any] struct {
 	// Gone reports whether an error means that the source cannot continue from the requested position, because its
 	// history was pruned or the cursor belongs to another chain. Gone is called for errors returned by Follow and by
 	// the functions that read and check pages: Page, Before and Between. All other errors are treated as temporary. If
-	// Gone is nil, all errors are. An error of Follow is also temporary if Page returns no such error for the same
-	// cursor, unless Follow fails twice.
+	// Gone is nil, all errors are. The first such error of Follow is also temporary if Page can read after the same
+	// cursor.
 	Gone func(error) bool
 
 	// Between returns the first n stored blocks that are after the cursor after, before the block before, and in the

@@ -214,7 +214,8 @@ func (l *Log[B]) recheck() {
 	var err error
 	perr := guard.Run(func() {
 		if f, err = u.find(ctx); err == nil {
-			_, err = l.src.Between(ctx, u.after, u.block, 1) // fails if find may have found no block that was pruned
+			// Between fails if a block that find did not see may have been pruned.
+			_, err = l.src.Between(ctx, u.after, u.block, 1)
 		}
 	})
 	if err = errors.Join(err, perr); err != nil && !errors.Is(err, errStillMissing) && !l.src.Gone(err) {

@@ -35,18 +35,26 @@ func TestGapInAQuietShardIsReported(t *testing.T) {
 	}
 }
 
+// skipQuietBlock returns a log of two shards and its only reader. Follow has skipped block 3, a block of the quiet
+// shard, and the reader has received block 4.
+func skipQuietBlock(t *testing.T) (*shardSource, *Log[shardBlock], *Reader[shardBlock]) {
+	t.Helper()
+	f := newShardSource()
+	f.recents = 1
+	f.grow(base(1), master(1))
+	l := openShards(t, f, Options[shardBlock]{})
+	synctest.Wait()
+	r := joinAt(t, l, blocksOf())
+	f.growSkipped([]int{3}, base(2), master(2))
+	synctest.Wait()
+	expectNow(t, r, 4)
+	return f, l, r
+}
+
 // Follow skips a block of the quiet shard. A client that is catching up reads this block from a page and becomes live.
 func TestGapInAQuietShardIsReportedAlthoughAnotherClientReceivedTheBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newShardSource()
-		f.recents = 1
-		f.grow(base(1), master(1))
-		l := openShards(t, f, Options[shardBlock]{})
-		synctest.Wait()
-		live := joinAt(t, l, blocksOf())
-		f.growSkipped([]int{3}, base(2), master(2))
-		synctest.Wait()
-		expectNow(t, live, 4)
+		f, l, live := skipQuietBlock(t)
 		expectEventually(t, joinAt(t, l, blocksOf(), 1), 2, 3, 4)
 		f.grow(base(3))
 		synctest.Wait()
@@ -57,15 +65,7 @@ func TestGapInAQuietShardIsReportedAlthoughAnotherClientReceivedTheBlock(t *test
 // A fault makes Follow report that the log's position is gone, although it is stored.
 func TestGapInAQuietShardIsReportedAfterFollowRejectedThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newShardSource()
-		f.recents = 1
-		f.grow(base(1), master(1))
-		l := openShards(t, f, Options[shardBlock]{})
-		synctest.Wait()
-		r := joinAt(t, l, blocksOf())
-		f.growSkipped([]int{3}, base(2), master(2))
-		synctest.Wait()
-		expectNow(t, r, 4)
+		f, _, r := skipQuietBlock(t)
 		f.set(func() { f.down, f.gone = errDown, 1 })
 		synctest.Wait()
 		f.set(func() { f.down = nil })

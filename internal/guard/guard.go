@@ -83,7 +83,7 @@ func (l logged) Error() string {
 		return text
 	}
 	half := maxErrorText / 2
-	return fmt.Sprintf("%s... (%d bytes left out) ...%s", strings.ToValidUTF8(text[:half], ""), len(text)-2*half,
+	return fmt.Sprintf("%s... (%d bytes omitted) ...%s", strings.ToValidUTF8(text[:half], ""), len(text)-2*half,
 		strings.ToValidUTF8(text[len(text)-half:], ""))
 }
 

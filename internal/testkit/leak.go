@@ -1,6 +1,6 @@
-// Package testkit contains helpers for the tests of all modules: checks for leaked goroutines and for what signals do to
-// a host, a proxy that cuts connections, a log buffer, and a reader for recordings. It imports no other package of this
-// project, and only tests import it.
+// Package testkit contains helpers for the tests of all modules: checks for leaked goroutines and for the handling of
+// signals, a proxy that cuts connections, a log buffer, and a reader for recordings. It imports no other package of
+// this project, and only tests import it.
 package testkit
 
 import (

@@ -44,12 +44,14 @@ func CheckSignals(t *testing.T, host *exec.Cmd, signal syscall.Signal) {
 	await(t, to+"/readyz", http.StatusOK)
 
 	_ = host.Process.Signal(signal) // after an error, the host stays ready
-	if body := await(t, to+"/readyz", http.StatusServiceUnavailable); !strings.Contains(body, `"draining":{"active":true,`) {
+	body := await(t, to+"/readyz", http.StatusServiceUnavailable)
+	if !strings.Contains(body, `"draining":{"active":true,`) {
 		t.Errorf("after the first signal, GET /readyz returned %s, want draining", body)
 	}
 	for _, path := range []string{"/livez", "/demo/graphql?query={__typename}"} {
 		if status, body, err := request(to + path); status != http.StatusOK || err != nil {
-			t.Errorf("after the first signal, GET %s returned status %d, %s and error %v, want 200", path, status, body, err)
+			t.Errorf("after the first signal, GET %s returned status %d, %s and error %v, want 200",
+				path, status, body, err)
 		}
 	}
 	_ = host.Process.Signal(signal) // after an error, the host is killed late

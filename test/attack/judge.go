@@ -68,8 +68,11 @@ func judgeJSON(content []byte) (outcome, error) {
 		}
 		return outcome{class: "answered"}, nil
 	}
-	if err := json.Unmarshal(keys["errors"], &errs); err != nil || len(errs) == 0 {
-		return outcome{}, fmt.Errorf("the value of \"errors\" is not a list of errors: %v: %.200q", err, content)
+	if err := json.Unmarshal(keys["errors"], &errs); err != nil {
+		return outcome{}, fmt.Errorf("the value of \"errors\" is not a list of errors: %w: %.200q", err, content)
+	}
+	if len(errs) == 0 {
+		return outcome{}, fmt.Errorf("the list of errors is empty: %.200q", content)
 	}
 	o, err := judgeErrors(errs)
 	switch {

@@ -48,8 +48,8 @@ type SDKBlock struct {
 // chain was replaced, the subscription ends with EPOCH_CHANGED. FollowFrom then calls ended with the error.
 func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	known := make(map[string]bool)
-	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order cursor}}`, map[string]any{"after": after},
-		func(data json.RawMessage, err error) {
+	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order cursor}}`,
+		map[string]any{"after": after}, func(data json.RawMessage, err error) {
 			if err != nil {
 				if givenUp(err) {
 					ended(err)
