@@ -43,7 +43,7 @@ type Options struct {
 //
 // Mount it at / or, with [http.StripPrefix], at a path that ends with a slash. Do not mount it at
 // /explorer/ if the same [http.ServeMux] has the pattern /{project}/graphql: the two patterns
-// conflict, so that the mux panics. The patterns / and /tools/explorer/ do not conflict.
+// conflict, and the mux panics. The patterns / and /tools/explorer/ do not conflict.
 type Handler struct {
 	connectTo string    // value of connect-src in the policy of the pages
 	live      string    // the page with the live view

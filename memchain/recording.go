@@ -26,8 +26,8 @@ type Recording struct {
 	// Blocks holds the recorded blocks, ascending by cursor. The cursor of a block is its
 	// recorded chain_order.
 	Blocks []chaingql.Block
-	// Skipped is the number of blocks that Load skipped because they have no chain_order,
-	// so that their position in the chain is unknown.
+	// Skipped is the number of blocks that Load skipped because they have no chain_order:
+	// their position in the chain is unknown.
 	Skipped int
 	// Balances holds the newest recorded balance of each account.
 	Balances map[chaingql.Address]*big.Int

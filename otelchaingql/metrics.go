@@ -180,7 +180,8 @@ type operations struct {
 	known map[kind]metric.MeasurementOption
 }
 
-// maxKinds is the maximum number of kinds in the cache. There may be more kinds, because there may be many projects.
+// maxKinds is the maximum number of attribute sets in operations.known. The sets of further kinds are built for each
+// operation: the number of kinds has no limit if the project is an attribute.
 const maxKinds = 2000
 
 func (m *metrics) kind(op chaingql.Operation) kind {

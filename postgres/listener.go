@@ -200,7 +200,7 @@ func (e *subscription) waitNotification(ctx context.Context, conn *pgx.Conn, l *
 	return err
 }
 
-// notify wakes the Follow calls for the schema with the name topic.
+// notify wakes the Follow calls for a schema. topic is the name of the schema.
 func (l *listener) notify(topic string) {
 	registry.Lock()
 	defer registry.Unlock()

@@ -126,8 +126,8 @@ func (b *Backend) setHead(id lite.BlockID) {
 // the head to the newest of them. After a long pause, the head therefore moves in several steps.
 const maxLinks = 256
 
-// errHead is returned if the newest block that a server announces does not belong to the known
-// masterchain.
+// errHead is returned if the newest block that a server announces cannot be read, or if the
+// blocks before it do not lead back to the previous head.
 var errHead = errors.New("the newest masterchain block cannot be read, or does not lead back to the known one")
 
 // acceptUnproven makes block id the head without proof. The block must be readable and must lead

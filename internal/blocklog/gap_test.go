@@ -281,7 +281,7 @@ func TestBlockWithLowerSeqNoIsCountedAndAccepted(t *testing.T) {
 	})
 }
 
-func TestGapAfterARestartIsRepaired(t *testing.T) {
+func TestGapAfterFollowRestartsIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newShardSource()
 		f.grow(master(1))

@@ -23,8 +23,8 @@ type Item struct {
 	// Reported belongs to Cursor: a client that resumes from Cursor passes both in its [Interest].
 	Reported ReportedGaps
 
-	// Last reports that the Reader had no further block when it returned this one. Next need not be called again before
-	// Wake is called.
+	// Last reports whether the Reader had no further block when it returned this one. If so, Next need not be called
+	// again before Wake is called.
 	Last bool
 }
 

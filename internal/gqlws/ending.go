@@ -124,9 +124,9 @@ const (
 	causeTooFast                  // too many messages in a short time
 	causeInternal                 // Init returned a *RequestError
 	causeTryAgain                 // Init returned a *RequestError with Lost set
-	causeNoInit                   // subscribe arrived before connection_init (strict protocol)
-	causeSecondInit               // connection_init arrived twice (strict protocol)
-	causeIDInUse                  // an operation has an id that is in use (strict protocol)
+	causeNoInit                   // subscribe arrived before connection_init (graphql-transport-ws)
+	causeSecondInit               // connection_init arrived twice (graphql-transport-ws)
+	causeIDInUse                  // an operation has an id that is in use (graphql-transport-ws)
 )
 
 // These are the messages and the error code that peers receive when the server ends a connection.

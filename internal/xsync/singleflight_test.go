@@ -87,7 +87,7 @@ func TestCallEndsWhenAllCallersHaveLeft(t *testing.T) {
 	}
 }
 
-func TestContextOfACallIsCanceledAfterIt(t *testing.T) {
+func TestContextIsCanceledWhenCallReturns(t *testing.T) {
 	var g Group[string, int]
 	for _, form := range []func(context.Context) (int, error){
 		func(context.Context) (int, error) { return 1, nil },

@@ -103,7 +103,7 @@ func (s *target) many(n int, text func(i int) string) (last outcome, err error) 
 		}
 		o, err := readResponse(r, http.MethodPost)
 		if err != nil || i > 0 && o.class != last.class {
-			return o, fmt.Errorf("request %d of %d: outcome %v, %w", i, n, o,
+			return o, fmt.Errorf("request %d of %d: outcome %v, %w", i+1, n, o,
 				cmp.Or(err, errors.New("its class differs from that of the previous request")))
 		}
 		last = o

@@ -89,7 +89,7 @@ type server struct {
 // A launcher starts the server of a peer.
 type launcher func(ctx context.Context, peer string) (*server, error)
 
-// launch starts the server of a peer on all CPUs.
+// launch starts the server of a peer, one of the compared GraphQL servers. The server may use all CPUs.
 func launch(ctx context.Context, peer string) (*server, error) {
 	if peer == mercurius || peer == yoga {
 		s, err := source.New()

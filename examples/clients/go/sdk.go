@@ -10,14 +10,16 @@ import (
 // An SDK provides the two functions of the networks' SDK that an app needs to follow blocks: net.query and
 // net.subscribe.
 //
-// After a lost connection, the SDK first calls on with an error and then restarts each subscription with its original
-// variables. If on receives an [SDKError] with the code [GraphQLError], the SDK does not restart the subscription.
+// After a lost connection, the SDK first calls handle with an error and then restarts each subscription with its
+// original variables. If handle receives an [SDKError] with the code [GraphQLError], the SDK does not restart the
+// subscription.
 type SDK interface {
 	// Query returns the data of a query's response.
 	Query(ctx context.Context, document string, variables map[string]any) (data json.RawMessage, err error)
 
-	// Subscribe calls on with the data of each event, or with an error. It never calls on concurrently.
-	Subscribe(document string, variables map[string]any, on func(data json.RawMessage, err error)) (unsubscribe func(), err error)
+	// Subscribe calls handle with the data of each event, or with an error. It never calls handle concurrently.
+	Subscribe(document string, variables map[string]any, handle func(data json.RawMessage, err error)) (
+		unsubscribe func(), err error)
 }
 
 // GraphQLError is the code of an SDKError that ends a subscription, because the service has refused it.
@@ -38,7 +40,7 @@ type SDKBlock struct {
 	Cursor     string  `json:"cursor"`
 }
 
-// FollowFrom subscribes with a cursor. It calls each exactly once for each block after the cursor, even if the
+// FollowFrom subscribes with a cursor. It calls process exactly once for each block after the cursor, even if the
 // connection is lost.
 //
 // The service may send a block several times: after each reconnect, it sends all blocks after the original cursor
@@ -46,7 +48,7 @@ type SDKBlock struct {
 // it grow with the time since the cursor. Unsubscribe from time to time and call FollowFrom with a newer cursor. If the
 // service has pruned the blocks after the cursor, a reconnect ends the subscription with CURSOR_TOO_OLD, and if the
 // chain was replaced, the subscription ends with EPOCH_CHANGED. FollowFrom then calls ended with the error.
-func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
+func FollowFrom(sdk SDK, after string, process func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	known := make(map[string]bool)
 	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order cursor}}`,
 		map[string]any{"after": after}, func(data json.RawMessage, err error) {
@@ -58,17 +60,18 @@ func FollowFrom(sdk SDK, after string, each func(SDKBlock), ended func(error)) (
 			}
 			if b := liveBlock(data); !known[b.ChainOrder] {
 				known[b.ChainOrder] = true
-				each(b)
+				process(b)
 			}
 		})
 }
 
 // FollowNew subscribes without a cursor, so that a reconnect repeats no blocks. after is the cursor of the last block
-// that the app has. FollowNew calls each exactly once for each block after that cursor, in order. The subscription
+// that the app has. FollowNew calls process exactly once for each block after that cursor, in order. The subscription
 // misses blocks while the connection is interrupted; FollowNew reads them with the query blocks(after:) when the next
 // block arrives. If the service refuses the subscription or that query, for example with EPOCH_CHANGED because the
 // chain was replaced, FollowNew calls ended and then ignores all blocks.
-func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
+func FollowNew(ctx context.Context, sdk SDK, after string, process func(SDKBlock), ended func(error)) (
+	unsubscribe func(), err error) {
 	missing := true // blocks after the cursor may be missing
 	over := false
 	return sdk.Subscribe(`subscription{blocks{seq_no chain_order cursor}}`, nil, func(data json.RawMessage, err error) {
@@ -77,7 +80,7 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 		}
 		b := liveBlock(data)
 		if err == nil && missing {
-			after, err = readMissing(ctx, sdk, after, b.ChainOrder, each)
+			after, err = readMissing(ctx, sdk, after, b.ChainOrder, process)
 		}
 		if missing = err != nil; missing { // the next block starts another attempt to read, also of b
 			if over = givenUp(err); over {
@@ -87,13 +90,13 @@ func FollowNew(ctx context.Context, sdk SDK, after string, each func(SDKBlock), 
 		}
 		if b.ChainOrder > after {
 			after = b.Cursor
-			each(b)
+			process(b)
 		}
 	})
 }
 
-// readMissing calls each for the blocks between two cursors and returns the cursor of the last one.
-func readMissing(ctx context.Context, sdk SDK, after, before string, each func(SDKBlock)) (last string, err error) {
+// readMissing calls process for the blocks between two cursors and returns the cursor of the last one.
+func readMissing(ctx context.Context, sdk SDK, after, before string, process func(SDKBlock)) (last string, err error) {
 	for {
 		data, err := sdk.Query(ctx, `query($after:String){blockchain{blocks(first:50,after:$after){edges{cursor node{seq_no chain_order}}}}}`,
 			map[string]any{"after": after})
@@ -119,7 +122,7 @@ func readMissing(ctx context.Context, sdk SDK, after, before string, each func(S
 			}
 			after = edge.Cursor
 			edge.Node.Cursor = edge.Cursor
-			each(edge.Node)
+			process(edge.Node)
 		}
 		if len(page.Blockchain.Blocks.Edges) == 0 {
 			return after, nil
