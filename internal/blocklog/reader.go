@@ -58,7 +58,7 @@ type Reader[B any] struct {
 	moved             bool     // the reader was moved during a search, whose result must be discarded
 	lost              error    // ErrGap or ErrNoPosition if the reader has ended at its cursor because of it; otherwise nil
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
-	reportedPermanent uint32   // highest number of the permanent gaps because of which the client was sent back
+	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
 
 	sentBack string // the cursor with which the reader joined, if the client was sent back to it; otherwise ""
 
