@@ -134,11 +134,12 @@ type Limits struct {
 	// HTTP, on event streams and on sockets. Long messages on sockets that have arrived only in part are counted too.
 	// An eighth of the memory is reserved for responses of at most 64 KiB.
 	//
-	// If a new response does not fit, clients that receive less than 256 KiB per second are cut, beginning with those
-	// that are furthest behind that rate. A response on a socket or an event stream cuts them at once. A response over
-	// HTTP cuts them only if they are one second behind, or a tenth of a second if the response has at most 64 KiB. If
-	// that frees too little, the new response is refused with SERVICE_UNAVAILABLE (over HTTP with status 503). Default:
-	// 64 MiB.
+	// If a new response does not fit, clients that receive less than 256 KiB per second are disconnected, beginning
+	// with the largest lag. The lag is the time since a client's response began, minus the time that the bytes it has
+	// received take at that rate. For a response on a socket or an event stream, any lag is enough. For a response
+	// over HTTP, the lag must be at least one second, or a tenth of a second if the response has at most 64 KiB. If
+	// that frees too little, the new response is refused with SERVICE_UNAVAILABLE (over HTTP with status 503).
+	// Default: 64 MiB.
 	PendingResponseBytes int
 
 	// PendingSocketBytes is the maximum size of unsent query responses on one socket. Beyond it the Handler reads

@@ -24,7 +24,7 @@ import (
 // A request is a decoded GraphQL request. Query may be empty if hash names a persisted document.
 type request struct {
 	handler.RequestOptions
-	hash  string // SHA-256 of the query in lower-case hex, if the client sent it
+	hash  string // SHA-256 that the client sent, in lower-case hex; "none" for a documentId in another form
 	trace Trace  // from the extensions of the request
 }
 

@@ -82,7 +82,7 @@ type pageReader struct {
 	searchAfter uint32 // number of masterchain blocks after which the page is a search
 	use         use
 	first       *semaphore // semaphore to use while the page is not a search
-	held        *semaphore // semaphore of which s holds a slot, or nil
+	held        *semaphore // semaphore from which the pageReader holds a slot, or nil
 	isSearch    bool
 }
 

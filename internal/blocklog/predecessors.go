@@ -83,7 +83,7 @@ func (l *Log[B]) findUnnumbered(
 	}
 	before, err := l.src.Before(ctx, f.missing[0].block, nil, 1)
 	if err != nil {
-		return f, fmt.Errorf("reading preceding blocks: %w", err)
+		return f, fmt.Errorf("reading the predecessors of a block: %w", err)
 	}
 	for _, b := range before {
 		f.after = l.src.Cursor(b)
@@ -116,11 +116,11 @@ func (l *Log[B]) blocksBefore(
 		shard := steps[i].shard
 		blocks, err := l.src.Before(ctx, steps[i].block, &shard, predecessorBlocks)
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading preceding blocks: %w", err)
+			return nil, nil, fmt.Errorf("reading the predecessors of a block: %w", err)
 		}
 		entries, err := l.ascending(blocks, "")
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading preceding blocks: %w", err)
+			return nil, nil, fmt.Errorf("reading the predecessors of a block: %w", err)
 		}
 		after := known.reached(Place{Workchain: at.Workchain, Shard: shard}, begun)
 		late := slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
@@ -137,7 +137,7 @@ func (l *Log[B]) blocksBefore(
 			e := entries[i]
 			p := l.src.Place(e.block)
 			if p.Workchain != at.Workchain || shardOf(p) != shard {
-				return nil, nil, fmt.Errorf("reading preceding blocks: unexpected block %q in workchain %d",
+				return nil, nil, fmt.Errorf("reading the predecessors of a block: unexpected block %q in workchain %d",
 					e.cursor, p.Workchain)
 			}
 			if seen[e.cursor] {
@@ -177,7 +177,7 @@ func (l *Log[B]) searchFrom(ctx context.Context, e entry[B], at Place, v verdict
 	}
 	before, err := l.src.Before(ctx, all[0].block, nil, 1)
 	if err != nil {
-		return "", fmt.Errorf("reading preceding blocks: %w", err)
+		return "", fmt.Errorf("reading the predecessors of a block: %w", err)
 	}
 	for _, b := range before {
 		return l.src.Cursor(b), nil

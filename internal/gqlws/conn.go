@@ -91,7 +91,7 @@ type conn struct {
 	lifeTimer  *time.Timer // runs drain at the end of the connection's lifetime
 	ending     *ending     // set in phaseEnding; nil if the connection was cut before
 	why        error       // argument of Stream.Close for the remaining streams, and of Session.Closed
-	whySet     bool        // the field why has been set, possibly to nil
+	whySet     bool        // setWhy was called; why may still be nil
 	parked     bool        // the reader has no goroutine; the poller or netConn.Close starts one
 
 	// Operations.

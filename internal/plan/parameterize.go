@@ -245,7 +245,7 @@ func (c *Cache) replaceLiterals(tree *ast.QueryDocument, placeholders []placehol
 // parameterName returns the name of a parameter's variable. No document can contain this name.
 func parameterName(i int) string { return "\x00" + string(rune('0'+i)) }
 
-// A literalFinder finds the literals at the placeholders in a syntax tree.
+// A literalFinder finds, in a syntax tree, the literals that placeholders stand for.
 type literalFinder struct {
 	s            *Schema
 	index        map[int]int // index of a placeholder by the start of its token

@@ -16,8 +16,8 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// An Ended is the error with which the service ended a stream.
-type Ended struct {
+// A StreamError is the error with which the service ended a stream.
+type StreamError struct {
 	// Code is STREAM_GAP if blocks were missing before some blocks that were delivered: discard the blocks after Cursor
 	// and resume from Cursor. Code is CURSOR_TOO_OLD if the service has pruned blocks that the caller has not received:
 	// these blocks are lost, so resume from "". Code is EPOCH_CHANGED if the chain was replaced: discard all blocks and
@@ -28,13 +28,13 @@ type Ended struct {
 	Cursor string
 }
 
-func (e *Ended) Error() string { return fmt.Sprintf("chain: %s (%s)", e.Message, e.Code) }
+func (e *StreamError) Error() string { return fmt.Sprintf("chain: %s (%s)", e.Message, e.Code) }
 
 // Blocks yields each block after the cursor that matches the filter: first the existing blocks, then new ones. It
 // yields each block once and in order, even if the connection is lost or the service restarts. If filter is nil, all
 // blocks match. If after is "", Blocks starts with the oldest block that the service keeps.
 //
-// The last value is an error: the error of ctx, an *[Ended], or the service's reason for refusing the request. To
+// The last value is an error: the error of ctx, a *[StreamError], or the service's reason for refusing the request. To
 // continue later, pass the Cursor of the last block as after.
 func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) iter.Seq2[Block, error] {
 	return func(yield func(Block, error) bool) {
@@ -48,7 +48,7 @@ func (c *Client) Blocks(ctx context.Context, after string, filter *BlockFilter) 
 			if !wanted {
 				return
 			}
-			var end *Ended
+			var end *StreamError
 			switch {
 			case ctx.Err() != nil:
 				err = ctx.Err()
@@ -115,8 +115,8 @@ func (c *Client) follow(ctx context.Context, after string, filter *BlockFilter, 
 	}
 }
 
-func endedBy(e *gqlerror.Error) *Ended {
-	end := &Ended{Message: e.Message}
+func endedBy(e *gqlerror.Error) *StreamError {
+	end := &StreamError{Message: e.Message}
 	end.Code, _ = e.Extensions["code"].(string)
 	end.Cursor, _ = e.Extensions["cursor"].(string)
 	return end

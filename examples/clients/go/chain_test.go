@@ -225,7 +225,7 @@ func TestPrunedCursorEndsStream(t *testing.T) {
 	for _, err := range s.client().Blocks(soon(t), first, nil) {
 		ends = append(ends, err)
 	}
-	var end *client.Ended
+	var end *client.StreamError
 	if len(ends) != 1 || !errors.As(ends[0], &end) || end.Code != "CURSOR_TOO_OLD" {
 		t.Errorf("Blocks yielded the errors %v, want only CURSOR_TOO_OLD", ends)
 	}

@@ -60,7 +60,7 @@ func TestReplacedChainEndsStream(t *testing.T) {
 				ends = append(ends, err)
 			}
 			for _, err := range ends {
-				var end *client.Ended
+				var end *client.StreamError
 				if !errors.As(err, &end) || end.Code != "EPOCH_CHANGED" || len(ends) != 2 {
 					t.Fatalf("two calls of Blocks yielded the errors %v, want only EPOCH_CHANGED", ends)
 				}
