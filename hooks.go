@@ -41,8 +41,8 @@ type Hooks struct {
 	SocketClosed func(ctx context.Context, s Socket, why Reason, err error)
 
 	// AccessDenied is called for each request, handshake and connection_init that is refused because the [Authorizer]
-	// returned ErrUnauthorized or RateLimitError, the credentials are malformed, or the Origin of a socket is not
-	// allowed.
+	// returned ErrUnauthorized or RateLimitError, the credentials are malformed, the payload of connection_init is too
+	// large, or the Origin of a socket is not allowed.
 	AccessDenied func(ctx context.Context, d Denial)
 
 	// BlockReceived is called once for each new block that the Backend's Follow yields, in cursor order. It is also

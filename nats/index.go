@@ -48,7 +48,7 @@ type node struct {
 	// Blocks lists all blocks in the node's range, ascending, by shard name. It omits the
 	// shards in Many.
 	Blocks map[string][]entry `json:"blocks,omitzero"`
-	// Many contains the names of shards that have too many blocks to list, ascending.
+	// Many contains the names of the shards that have too many blocks to list, in ascending order.
 	Many []string `json:"many,omitempty"`
 	// Hashes lists blocks in a node of the hash index, ascending. Such a node has no Blocks.
 	Hashes []byte `json:"hashes,omitzero"`

@@ -16,8 +16,8 @@ type chain struct {
 	epoch string // its 32 hex digits
 }
 
-// Epoch returns the identifier of the chain, as [chaingql.Epocher] specifies. It changes after the first call that
-// notices that the tables were dropped and created again.
+// Epoch returns the identifier of the chain, as [chaingql.Epocher] specifies. It changes during the
+// first call that notices that the tables were dropped and created again, before that call returns.
 func (b *Backend) Epoch() string { return b.chain.Load().epoch }
 
 func (b *Backend) readChain(ctx context.Context) (*chain, error) {

@@ -61,7 +61,7 @@ func TestCloseStopsListenerWhileFollowYields(t *testing.T) {
 	expectError(t, r.end(t), "the Backend was closed")
 }
 
-func TestListenersOfDifferentDestinationsAreNotShared(t *testing.T) {
+func TestDestinationsDifferIfListenersMustNotBeShared(t *testing.T) {
 	const plain = "postgres://app:one@db:5432/chain?sslmode=disable"
 	for _, row := range []struct {
 		dsn  string

@@ -21,11 +21,11 @@ type posting struct {
 
 // A Filter selects the blocks of a workchain, with a shard prefix, or of both. The zero Filter selects all blocks.
 type Filter struct {
-	// ByWorkchain reports whether the Filter selects the blocks in Workchain only.
+	// ByWorkchain reports whether the Filter selects only the blocks in Workchain.
 	ByWorkchain bool
 	Workchain   int32
 
-	// ByShard reports whether the Filter selects the blocks with the prefix Shard only.
+	// ByShard reports whether the Filter selects only the blocks with the prefix Shard.
 	ByShard bool
 	Shard   uint64
 }

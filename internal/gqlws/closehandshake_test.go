@@ -64,7 +64,7 @@ func (s endlessSession) Start(context.Context, []byte) (Operation, error) {
 	return Operation{Open: func(func()) (Stream, error) { return s.stream, nil }}, nil
 }
 
-func TestPeerCloseFrameIsAnsweredDuringEndlessStream(t *testing.T) {
+func TestPeerCloseFrameIsAnsweredWhileServerSendsEndlessStream(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the response does not depend on a free processor
 	s, ss := NewServer(withoutPings()), endlessSession{newCloseSession(t), endlessStream(numberedPayload(0, 100_000))}
 	url, _ := serveLoopback(t, s, ss)

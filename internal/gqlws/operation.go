@@ -220,8 +220,8 @@ func isLost(err error) bool {
 	return errors.As(err, &why) && why.Lost
 }
 
-// failOperation sends err, with which an operation ends, to the peer. If err is not a *RequestError, failOperation logs
-// it and sends errInternal instead.
+// failOperation ends an operation: it sends err to the peer. If err is not a *RequestError, failOperation logs it and
+// sends errInternal instead. If err is lost and the codec requires it, failOperation ends the connection.
 func (c *conn) failOperation(id operationID, err error) {
 	var why *RequestError
 	if !errors.As(err, &why) || len(why.Errors) == 0 {

@@ -80,7 +80,7 @@ func TestFrameTimeoutDoesNotApplyToIdleConnections(t *testing.T) {
 	shutdown(t, s)
 }
 
-func TestIdleConnectionReportsCloseReason(t *testing.T) {
+func TestSessionReceivesCloseReasonOfIdleConnection(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pings time.Duration // KeepAliveInterval
 		frame time.Duration // FrameTimeout

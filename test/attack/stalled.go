@@ -58,6 +58,11 @@ func stalled() []attack {
 // leaveSoon makes the client abandon its request after half a second.
 func leaveSoon(c net.Conn) { _ = c.SetReadDeadline(time.Now().Add(usual / 2)) }
 
+// lateRefusal returns the error for a request that was refused after more than maxRefusalTime.
+func lateRefusal(took time.Duration) error {
+	return fmt.Errorf("%w: request was refused after %v, want at most %v", errLate, took, maxRefusalTime)
+}
+
 // overload sends n requests for which the backend blocks. Exactly Limits.InFlight backend calls may
 // run. All other requests must be refused within maxRefusalTime.
 func (s *target) overload(n int, body string) (outcome, error) {
@@ -68,7 +73,7 @@ func (s *target) overload(n int, body string) (outcome, error) {
 		if err == nil && o.meets("503 SERVICE_UNAVAILABLE") {
 			rejected.Add(1)
 			if took := time.Since(begun); took > maxRefusalTime {
-				err = fmt.Errorf("%w: request was refused after %v", errLate, took)
+				err = lateRefusal(took)
 			}
 		}
 		return o, err
@@ -119,7 +124,7 @@ func (s *target) overloadSockets(sockets, each int, payload string) (outcome, er
 					immediately++
 				}
 				if took := time.Since(begun); took > maxRefusalTime {
-					late = fmt.Errorf("%w: request was refused after %v", errLate, took)
+					late = lateRefusal(took)
 				}
 			}
 			return answers == each
