@@ -221,7 +221,7 @@ func TestSocketDropsHeadersAfterTheFirstAuthorization(t *testing.T) {
 	}
 }
 
-func TestHandshakeWithATooLongURLIsRefused(t *testing.T) {
+func TestHandshakeWithTooLongURLIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{})
 		n := serve(t, h)

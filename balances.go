@@ -96,14 +96,14 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) error {
 	return nil
 }
 
-// decimal and hexadecimal format a balance as a JSON string. Nearly all balances have at most 64 bits; these are
-// formatted without big.Int.
+// decimal and hexadecimal format a balance as a JSON string. Nearly all balances fit in 64 bits, which strconv formats
+// faster than big.Int.
 type (
 	decimal     struct{ *big.Int }
 	hexadecimal struct{ *big.Int }
 )
 
-// AppendLeaf appends the number in decimal digits.
+// AppendLeaf appends the number as a JSON string of decimal digits.
 func (d decimal) AppendLeaf(dst []byte) []byte {
 	dst = append(dst, '"')
 	if d.IsUint64() {
@@ -112,7 +112,7 @@ func (d decimal) AppendLeaf(dst []byte) []byte {
 	return append(d.Append(dst, 10), '"')
 }
 
-// AppendLeaf appends the number in hexadecimal digits after 0x.
+// AppendLeaf appends the number as a JSON string of hexadecimal digits after 0x.
 func (h hexadecimal) AppendLeaf(dst []byte) []byte {
 	dst = append(dst, `"0x`...)
 	if h.IsUint64() {

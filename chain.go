@@ -70,8 +70,8 @@ func isBlock(src any) bool {
 	return false
 }
 
-// addSuffixes wraps the blocks of p so that their cursors end in the suffix of chain c. If c has no suffix, it leaves
-// the blocks alone. Prepared blocks have their suffix.
+// addSuffixes wraps each block of p, so that its cursor ends in the suffix of chain c. It skips prepared blocks, whose
+// cursors already have the suffix. If c has no suffix, addSuffixes wraps no block.
 func (p *page) addSuffixes(c *chain) {
 	if p.suffix = c.suffix; p.suffix == "" {
 		return

@@ -26,10 +26,10 @@ import (
 type SchemaExtension struct {
 	// Queries adds fields to Query. The keys are the names of the fields. Default: none.
 	//
-	// A resolver receives the same ResolveParams as from graphql-go. Source is nil or a map for a field of Query. Args
-	// has the default values and the internal values of enums. Context is derived from the Authorizer's. A resolver may
-	// change the map Args, but nothing else in ResolveParams. In particular, it must not change the lists and objects
-	// in Args, because the resolvers of one request share them.
+	// A resolver receives the ResolveParams that graphql-go would pass. For a field of Query, Source is nil or a map.
+	// Args has the default values and the internal values of enums. Context is derived from the Authorizer's. A
+	// resolver may change the map Args, but nothing else in ResolveParams. In particular, it must not change the lists
+	// and objects in Args, because the resolvers of one request share them.
 	//
 	// A resolver returns a value or a thunk (func() (any, error)). The thunks in a field of Query are called after all
 	// nested fields that need no thunk have been resolved, so that a loader can read many values at once. The resolvers

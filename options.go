@@ -72,9 +72,10 @@ type Options struct {
 	MaxCacheAge time.Duration
 
 	// RetryInterval is the maximum wait before Follow is called again after a failure. The first wait is 100 to 200 ms,
-	// and the wait doubles with each further failure. A successful query ends the wait early. If the next call of
-	// Follow also fails and has yielded no block, the wait after it is not ended early. A subscription that catches up
-	// waits in the same way before it repeats a read. Default: DefaultRetryInterval, also for a negative duration.
+	// and the wait doubles with each further failure. A successful query ends the wait early. If Follow then fails
+	// again without yielding a block, queries do not end the next wait, so that they do not defeat the backoff. A
+	// subscription that catches up waits in the same way before it repeats a read. Default: DefaultRetryInterval, also
+	// for a negative duration.
 	RetryInterval time.Duration
 
 	// OutageTimeout is the time for which the block source may be lost, as in [Health], before subscriptions to blocks

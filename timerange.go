@@ -22,7 +22,7 @@ const (
 	searchCalls = 24  // calls of the Backend
 	searchPage  = 50  // if at most this many blocks are left to search, they are read as a page
 	searchRest  = 500 // the maximum size of that page, if no call is left to make it smaller
-	scanPages   = 8   // pages that are read to find the end
+	scanPages   = 8   // maximum number of pages to read for that end
 	scanPage    = 100 // blocks in such a page
 )
 

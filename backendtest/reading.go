@@ -172,8 +172,8 @@ func (f *reading) take(got, want chaingql.Block) {
 	f.last, f.again = got.Cursor, got
 }
 
-// end reads until the expected error and returns it. It checks that Follow yields the
-// next stored blocks without a gap until then.
+// end reads until Follow yields an error, and returns that error. It checks that the blocks
+// before the error are the next stored blocks, without a gap.
 func (f *reading) end(due string, limit time.Duration) error {
 	for {
 		it := f.nextWithin(due, limit)

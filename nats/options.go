@@ -40,9 +40,8 @@ type Options struct {
 	// If Create is nil, Open fails if the block stream or the bucket does not exist.
 	Create *Storage
 
-	// Logger receives warnings, for example about a stream that does not allow atomic
-	// batches, and about messages in the block stream that are not blocks. Default:
-	// slog.Default().
+	// Logger receives warnings, for example if the stream does not allow atomic batches, or if
+	// a message in the block stream is not a block. Default: slog.Default().
 	Logger *slog.Logger
 
 	// Timeout limits the duration of each read, including retries, and of each attempt to

@@ -63,7 +63,7 @@ func (b *Backend) migrate(ctx context.Context, allowed bool) error {
 	return nil
 }
 
-const noMigrations = "migrations are turned off (or the server is a read-only replica)"
+const noMigrations = "migrations are turned off or the server is a read-only replica"
 
 func (b *Backend) runMigrations(ctx context.Context, tx pgx.Tx, scripts []string) error {
 	schema := pgx.Identifier{b.opts.Schema}.Sanitize()

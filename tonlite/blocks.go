@@ -26,8 +26,9 @@ var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blo
 // read shard blocks. Blocks returns an error if
 //
 //   - the filter skips more than 1,000 masterchain blocks
-//   - the page must query servers, and 16 other pages already do so and 24 wait
-//   - the filter skips many blocks, and four such pages already query servers and four wait
+//   - the page must query servers, but 16 other pages are querying them and 24 more are waiting
+//   - the filter skips many blocks, but four such pages are querying servers and four more are
+//     waiting
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

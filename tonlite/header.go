@@ -150,7 +150,7 @@ func parseReference(c *cell.Cell, workchain int32, shard uint64) (id lite.BlockI
 	id = lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: uint32(in.readUint(32))}
 	id.Root, id.File = in.readHash(), in.readHash()
 	if in.err == nil && bits.OnesCount64(shard) == 0 {
-		in.err = errors.New("the whole workchain has no parent shard")
+		in.err = errors.New("the block follows a split that is impossible for its shard")
 	}
 	return id, in.err
 }

@@ -39,7 +39,8 @@ type Options struct {
 	// Logger receives a warning if
 	//
 	//   - a server is not used for a while because it failed or sent an invalid response
-	//   - a masterchain block is dropped because no server has it any more
+	//   - the newest masterchain block is dropped because no server has it any more (only if
+	//     Unproven is set)
 	//   - blocks are accepted without proof because Unproven is set
 	//
 	// Default: slog.Default().

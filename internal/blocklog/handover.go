@@ -6,7 +6,7 @@ type handover[B any] struct {
 	heads  shardHeads // the newest block of each shard up to the end of view
 	began  string     // heads contains every shard that had a block after this cursor
 	cursor string     // the reader's position
-	view   *view[B]   // the window with the checked blocks
+	view   *view[B]   // the window that prepareHandover checked
 	gaps   []pageGap  // the gaps found
 
 	checked bool // the check has ended, and no gap found affects the reader

@@ -66,8 +66,8 @@ type Options[B any] struct {
 	// ones. Zero turns it off.
 	WindowAge time.Duration
 
-	// WindowBytes is the maximum memory in bytes of the blocks that are kept because of Window and WindowAge. Only the
-	// newest block is always kept.
+	// WindowBytes is the maximum memory in bytes of the blocks that are kept because of Window and WindowAge. The newest
+	// block is kept even if it is larger.
 	WindowBytes int
 
 	// KeptBytes is the maximum size in bytes of all Eval results that Readers have not read yet. If there are more, the

@@ -159,8 +159,8 @@ func (n *netConn) lingerDeadline() time.Time {
 	return now.Add(lingerTime)
 }
 
-// lingerRead waits until there are bytes to read, but only until the deadline. It then returns errIdle, and the reader
-// stops lingering.
+// lingerRead waits for bytes to read, at most until the deadline. After the deadline, the reader stops lingering, and
+// lingerRead returns errIdle if there is still nothing to read.
 func (n *netConn) lingerRead(p []byte) (int, error) {
 	k, err := n.Conn.Read(p)
 	if k > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {

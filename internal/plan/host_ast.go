@@ -176,7 +176,7 @@ type hostInfo struct {
 	priceIndex   int    // index in Plan.priced, if the field has a price
 }
 
-// These constants are the sizes in bytes of the parts of a hostAST, without names, and of a hostInfo.
+// These constants are the sizes in bytes of a hostInfo and of the parts of a hostAST. Names are counted separately.
 const (
 	astNodeBytes     = 208 // a selection or a definition
 	astArgumentBytes = 136 // an argument or a directive

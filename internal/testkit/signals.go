@@ -50,7 +50,7 @@ func CheckSignals(t *testing.T, host *exec.Cmd, signal syscall.Signal) {
 	}
 	for _, path := range []string{"/livez", "/demo/graphql?query={__typename}"} {
 		if status, body, err := request(to + path); status != http.StatusOK || err != nil {
-			t.Errorf("after the first signal, GET %s returned status %d, %s and error %v, want 200",
+			t.Errorf("after the first signal, GET %s returned status %d, body %s and error %v, want 200",
 				path, status, body, err)
 		}
 	}

@@ -138,8 +138,8 @@ func repeated(ctx context.Context, s *source.Source, size sizes, r *report) erro
 	return nil
 }
 
-// cachedName returns the name of the contender that has the given number of cached plans and uses the
-// given number of them in turn.
+// cachedName returns the name of the contender that has the given number of cached plans and uses the first
+// used of them in turn.
 func cachedName(plans, used int) string { return fmt.Sprint(plans, " ", used) }
 
 // flood requests n different documents, each once. It returns the growth of the heap in megabytes and
