@@ -114,7 +114,7 @@ type conn struct {
 	// Pings and keep-alives.
 	pingTimer      *time.Timer // runs pingTick; nil if pings go with keep-alives
 	awaitsPong     bool        // a ping was written and no pong has arrived since
-	missedPongs    int         // consecutive pings without a pong
+	missedPongs    int         // consecutive pings without a pong or a message
 	keepAliveTimer *time.Timer // runs keepAliveTick
 	nextKeepAlive  time.Time   // time at which keepAliveTimer is due
 	beats          int8        // keep-alives since the last ping; -1 if the wheel must skip the next one

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// maxMissedPongs is the number of consecutive unanswered pings after which the connection is cut.
+// maxMissedPongs is the number of consecutive unanswered pings after which the connection is cut, unless a message
+// arrives.
 const maxMissedPongs = 2
 
 // pingTick is called by the ping timer. It schedules a ping, or cuts the connection if the peer does not respond to

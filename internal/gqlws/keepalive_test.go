@@ -26,6 +26,28 @@ func TestPongResetsMissedPings(t *testing.T) {
 	})
 }
 
+// A busy server may read a pong late, because it comes after other messages.
+func TestMessageResetsMissedPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss)
+		p.noAnswers = true
+		p.startReading()
+		for range 6 {
+			p.sendText(startA)
+			time.Sleep(14 * time.Second) // a ping every 15 s
+		}
+		if remainingSockets(s) != 1 {
+			t.Error("the connection of a peer that sends messages was cut, want it open")
+		}
+		time.Sleep(time.Minute)
+		if remainingSockets(s) != 0 {
+			t.Error("the connection of a silent peer is open, want it cut")
+		}
+		shutdown(t, s)
+	})
+}
+
 func TestPingTimeoutDoesNotInterruptCloseHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := testOptions

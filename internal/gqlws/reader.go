@@ -168,6 +168,7 @@ func (c *conn) refuseLastQuery() {
 func (c *conn) handleMessage(frame []byte) {
 	c.mu.Lock()
 	ignore := c.phase >= phaseEnding
+	c.missedPongs = 0 // the peer is alive, and its pong may be behind messages that the server has not read yet
 	c.mu.Unlock()
 	if ignore {
 		return

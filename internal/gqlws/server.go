@@ -24,7 +24,7 @@ import (
 // Options configures the limits of a Server. If a numeric field is zero or negative, its limit is disabled.
 type Options struct {
 	// KeepAliveInterval is the time between two WebSocket pings. If the peer responds to neither of two consecutive
-	// pings, the connection is cut.
+	// pings and sends no message meanwhile, the connection is cut.
 	//
 	// In graphql-transport-ws, KeepAliveInterval is also the time between the protocol's own ping messages, which start
 	// after connection_init. In the legacy protocol, it is also the time between the first and the second keep-alive

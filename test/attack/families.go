@@ -47,7 +47,8 @@ func families(full bool) []family {
 		{name: "incomplete messages", attacks: incompleteMessages(full), many: full, separate: true, peak: 500 << 20},
 		{name: "variants", attacks: variants(full), separate: true, peak: 250 << 20},
 		{name: "resumed subscriptions", attacks: resumed(full), separate: true, peak: 200 << 20},
-		{name: "full sockets", attacks: fullSockets(full), separate: true, recent: true, peak: 200 << 20},
+		{name: "full sockets", attacks: fullSockets(full), separate: true, recent: true, many: full,
+			peak: 300 << 20},
 		{name: "slow readers", attacks: slowReads(full), separate: true, peak: 400 << 20},
 		{name: "slow peers", attacks: slowPeers(full), separate: true, atOnce: true},
 	}

@@ -221,7 +221,7 @@ func (w *socket) readUntil(done func(m serverMessage) bool) (outcome, error) {
 		case err != nil:
 			o, err := ended(err)
 			return outcome{o.class, heard.text}, err
-		case strings.Contains(text, "INTERNAL_SERVER_ERROR") || internals.MatchString(text):
+		case strings.Contains(text, "INTERNAL_SERVER_ERROR") || revealsInternals(text):
 			return heard, fmt.Errorf("a message reveals internals: %.300q", text)
 		}
 		var m serverMessage
