@@ -61,6 +61,43 @@ func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 	}
 }
 
+// While the log evaluates a missing block for one group, another one joins.
+func TestRepairEndsWhileClientsKeepSubscribing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1))
+		l := openShards(t, f, Options[shardBlock]{})
+		r := joinAt(t, l, blocksOf())
+		synctest.Wait()
+		end, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for n, last := 0, r; ; n++ {
+				slow := blocksOf(0)
+				slow.Key = strconv.Itoa(n)
+				slow.Eval = func(shardBlock) []byte { time.Sleep(10 * time.Millisecond); return nil }
+				joined := joinAt(t, l, slow)
+				if last != r {
+					last.Close()
+				}
+				last = joined
+				select {
+				case <-time.After(time.Millisecond):
+				case <-end:
+					last.Close()
+					return
+				}
+			}
+		}()
+		time.Sleep(time.Second)
+		f.growSkipped([]int{3}, base(2), base(3))
+		time.Sleep(time.Minute)
+		expectNow(t, r, 3, 4)
+		close(end)
+		<-ended
+	})
+}
+
 // readAndResume reads for a while, joins again after each reported gap, and checks that no block is missing.
 func readAndResume(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) {
 	interest := []Interest[shardBlock]{blocksOf(), blocksOf(-1), blocksOf(0), blocksOf(0, 1)}[rnd.IntN(4)]

@@ -194,13 +194,18 @@ func (f *found[B]) add(p Place, e entry[B]) error {
 // block was stored. It may also have received the block.
 func (l *Log[B]) insertMissing(missing []entry[B], workchain int32, after string) (ended int) {
 	owed := make(map[*shareGroup[B]][]string)
-	l.forEachGroup(func(g *shareGroup[B]) {
+	rest := l.forEachGroup(func(g *shareGroup[B]) {
 		for _, e := range missing {
 			if payload, err := g.evaluate(e.block); payload != nil || err != nil {
 				owed[g] = append(owed[g], e.cursor) // an Eval that panics now panics again in Next
 			}
 		}
 	})
+	for _, e := range missing {
+		for _, g := range rest {
+			owed[g] = append(owed[g], e.cursor) // the block may match
+		}
+	}
 	if len(*l.openGaps.Load()) > 0 {
 		l.gaps.Add(1) // clients that left during the search have this number in ReportedGaps, but lack the found blocks
 	}
@@ -294,12 +299,15 @@ func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int)
 // number. It returns with the log's lock held.
 func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) {
 	concerned := make(map[*shareGroup[B]]bool)
-	l.forEachGroup(func(g *shareGroup[B]) {
+	rest := l.forEachGroup(func(g *shareGroup[B]) {
 		may, err := g.mayMatch(workchain)
 		if concerned[g] = may; err != nil {
 			l.logPanic("workchain filter panicked; its subscriptions may end", err, after)
 		}
 	})
+	for _, g := range rest {
+		concerned[g] = true
+	}
 	l.addPermanent(cursor)
 	for _, g := range l.groups {
 		if concerned[g] {
@@ -310,29 +318,6 @@ func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) 
 	l.stats.EndedByGap += uint64(ended)
 	l.addLateGap(lateGap[B]{workchain: workchain, before: after, until: l.highestShown(l.view.Load())})
 	return ended
-}
-
-// forEachGroup calls do for every group, including groups that are added meanwhile, without holding a lock. It returns
-// with the log's lock held.
-func (l *Log[B]) forEachGroup(do func(*shareGroup[B])) {
-	did := make(map[*shareGroup[B]]bool)
-	for {
-		var added []*shareGroup[B]
-		l.mu.Lock()
-		for _, g := range l.groups {
-			if !did[g] {
-				added = append(added, g)
-			}
-		}
-		if len(added) == 0 {
-			return
-		}
-		l.mu.Unlock()
-		for _, g := range added {
-			did[g] = true
-			do(g)
-		}
-	}
 }
 
 // renumber makes all live readers of the group catch up from their positions, because the blocks of the window have new

@@ -300,6 +300,36 @@ func (l *Log[B]) remove(g *shareGroup[B]) {
 	l.groups = l.groups[:last]
 }
 
+// forEachGroup calls do for every group without holding a lock, and then for the groups that were added meanwhile. It
+// returns the groups that were added after that, for which it has not called do: if clients subscribe faster than do
+// returns, the loop would otherwise never end. It returns with the log's lock held.
+func (l *Log[B]) forEachGroup(do func(*shareGroup[B])) (rest []*shareGroup[B]) {
+	did := make(map[*shareGroup[B]]bool)
+	for range 2 {
+		l.mu.Lock()
+		added := l.groupsExcept(did)
+		if len(added) == 0 {
+			return nil
+		}
+		l.mu.Unlock()
+		for _, g := range added {
+			did[g] = true
+			do(g)
+		}
+	}
+	l.mu.Lock()
+	return l.groupsExcept(did)
+}
+
+func (l *Log[B]) groupsExcept(known map[*shareGroup[B]]bool) (others []*shareGroup[B]) {
+	for _, g := range l.groups {
+		if !known[g] {
+			others = append(others, g)
+		}
+	}
+	return others
+}
+
 // callAll calls the wake functions. If one panics, the others are still called.
 func (l *Log[B]) callAll(wakes []func()) {
 	for _, wake := range wakes {
