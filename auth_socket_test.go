@@ -129,6 +129,38 @@ func TestSocketOperationsUseTheAuthorizersContext(t *testing.T) {
 	}
 }
 
+// Otherwise an Authorizer that hangs would keep the socket's slot and Shutdown waiting after the client has left.
+func TestAuthorizersContextIsDoneWhenTheSocketEnds(t *testing.T) {
+	for what, header := range map[string]string{"after a handshake with a secret": basic(":a"), "without": ""} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hanging, ended := 0, 0
+				h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: authorizer(
+					func(ctx context.Context, c chaingql.Credentials) (context.Context, error) {
+						if c.Payload == nil {
+							return context.WithValue(ctx, tenantKey{}, 41), nil
+						}
+						hanging++
+						<-ctx.Done()
+						ended++
+						return nil, ctx.Err()
+					})})
+				var headers []string
+				if header != "" {
+					headers = []string{"Authorization", header}
+				}
+				s := serve(t, h).socket(t, headers...)
+				s.send(initWith(`{"token":"t"}`))
+				synctest.Wait()
+				_ = s.CloseNow()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				equal(t, "calls of the Authorizer that have ended", fmt.Sprint(ended, " of ", hanging), "1 of 1")
+			})
+		})
+	}
+}
+
 func TestExpiredCredentialsCloseTheSocketWithARetryableCode(t *testing.T) {
 	for what, header := range map[string]string{"shown in the header": basic(":x"), "shown in init": ""} {
 		t.Run(what, func(t *testing.T) {

@@ -138,7 +138,7 @@ func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Co
 		s.shown.Request = withoutHeaders(s.shown.Request)
 	}
 	if s.authorized != nil {
-		ctx = withoutEnd(s.authorized)
+		ctx = socketContext{ctx, context.WithoutCancel(s.authorized), s.authorized}
 		if len(said) == 0 {
 			return ctx, nil
 		}
@@ -196,22 +196,24 @@ func (s *session) initCredentials(fields map[string]any) (Credentials, error) {
 	return c, nil
 }
 
-// withoutEnd returns a context that has the values and the deadline of ctx, but is never done. ctx is done when the
-// handshake ends, and the socket itself ends at the deadline, when the credentials expire.
-func withoutEnd(ctx context.Context) context.Context {
-	lasting := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
-		return expiring{lasting, deadline}
-	}
-	return lasting
-}
-
-type expiring struct {
+// A socketContext is the context of a socket with the values and the deadline of the context that the Authorizer
+// returned for the handshake. It is done when the socket ends. The Authorizer's own context is done when the handshake
+// ends, and the socket itself ends at the deadline, when the credentials expire.
+type socketContext struct {
 	context.Context
-	deadline time.Time
+	values, authorized context.Context
 }
 
-func (e expiring) Deadline() (time.Time, bool) { return e.deadline, true }
+// Value returns the value of the Authorizer's context. The fallback is for the context package, which uses a private
+// key to find the parent that cancels a context.
+func (c socketContext) Value(key any) any {
+	if v := c.values.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
+func (c socketContext) Deadline() (time.Time, bool) { return c.authorized.Deadline() }
 
 // Start prepares an operation.
 func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, error) {
