@@ -85,6 +85,47 @@ func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 	})
 }
 
+// There may be many sockets, so only as many of their large messages as of large bodies may wait for preparation.
+func TestLargeMessagesThatWaitForPreparationAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const requests, most, sockets = 100, 36, 60
+		h, release := heldPreparation(t, requests)
+		n := serve(t, h)
+		var all sync.WaitGroup
+		for range runtime.GOMAXPROCS(0) {
+			all.Go(func() { post(h, heldRequest) })
+		}
+		synctest.Wait()
+		start := `{"id":"1","type":"start","payload":` +
+			body(`{info{version}}`, map[string]any{"a": strings.Repeat("a", 50_000)}) + `}`
+		refused, answered := 0, 0
+		var waiting []*socket
+		for range sockets {
+			s := n.socket(t)
+			s.send(start)
+			frames := s.receive()
+			if len(frames) == 0 {
+				waiting = append(waiting, s)
+				continue
+			}
+			refused++
+			equal(t, "response to a refused message", frames[0], `{"type":"error","id":"1","payload":{"message":`+
+				`"Too many requests at once.","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`)
+			s.send(startVersion)
+			s.expect("response to a small message afterwards", dataVersion, complete)
+		}
+		equal(t, "messages that are refused at once", refused, sockets+runtime.GOMAXPROCS(0)-most)
+		close(release)
+		all.Wait()
+		for _, s := range waiting {
+			if fmt.Sprint(s.receive()) == fmt.Sprint([]string{dataVersion, complete}) {
+				answered++
+			}
+		}
+		equal(t, "messages that are answered", answered, sockets-refused)
+	})
+}
+
 func TestSmallRequestsDoNotWaitForLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, release := heldPreparation(t, 0)

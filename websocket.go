@@ -221,7 +221,9 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		return gqlws.Operation{}, requestError(false, badRequest("Must provide query string.").Error)
 	}
 	depth := s.h.opts.Limits.Depth
-	p, refused := s.h.preparing.run(len(payload), false, func(compiled bool) (prepared, *httpError) {
+	// A waiting message stays in memory. Small ones are not refused, because all clients may reconnect at once.
+	limited := len(payload) > freeBytes
+	p, refused := s.h.preparing.run(len(payload), limited, func(compiled bool) (prepared, *httpError) {
 		asked, refused := decodeRequest(payload, depth)
 		if refused != nil {
 			return prepared{}, refused
@@ -239,7 +241,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 	if op.Kind() != ast.Subscription {
 		return gqlws.Operation{Run: func(ctx context.Context) []byte {
 			return s.runQuery(ctx, op, by)
-		}, Size: sizeOf(op.Cost()), Counted: true}, nil
+		}, Size: sizeOf(op.Cost()), Memory: queryMemory(op, len(payload)), Counted: true}, nil
 	}
 	return gqlws.Operation{Open: func(wake func()) (gqlws.Stream, error) {
 		sub, err := s.h.subscribe(ctx, op, subscriber{by, "", wake})
@@ -251,6 +253,12 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		}
 		return socketStream[stream]{sub}, nil
 	}}, nil
+}
+
+// queryMemory estimates the memory in bytes of a query that was received in a message of n bytes.
+func queryMemory(op *plan.Bound, n int) int {
+	use := op.MemoryUse()
+	return use.Shared + use.Text + use.Variables + n
 }
 
 // A socketStream adapts a subscription to gqlws. If S is a pointer, the adapter needs no memory of its own.

@@ -115,6 +115,27 @@ func TestFewWaitingQueriesPerSocketAreKeptInMemory(t *testing.T) {
 	})
 }
 
+// A query may wait because the client does not read the responses to earlier ones. Meanwhile it keeps its plan.
+func TestPlansOfWaitingQueriesAreCounted(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const sockets, running, uncounted = 20, 32, 64 << 10
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{CacheBytes: 1}})
+		kept, counted := keptBySockets(t, h, sockets, running+1, func(s, i int) string {
+			if i < running {
+				return "{__typename}"
+			}
+			return fmt.Sprintf("{q%d:__typename blockchain{", s) +
+				aliased(48, "blocks(last:1,workchain:-7){edges{node{"+allOfABlock+"}}}") + "}}"
+		})
+		if kept > counted+sockets*uncounted {
+			t.Errorf("a socket keeps %d bytes, of which %d are counted", kept/sockets, counted/sockets)
+		}
+	})
+}
+
 // A requestTracker is an Authorizer that keeps weak pointers to its requests.
 type requestTracker struct {
 	mu   sync.Mutex

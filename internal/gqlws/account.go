@@ -9,6 +9,7 @@ import (
 //   - unsent query responses
 //   - large frames while a write waits for the peer
 //   - queued frames beyond maxOutbox
+//   - queries that wait to be started
 //   - large messages while they are being read
 //
 // The methods of an Account must not block.
@@ -70,8 +71,8 @@ func (c *conn) exceedsMaxUnsent() bool {
 	return c.options.MaxUnsent > 0 && c.unsentBytes > c.options.MaxUnsent
 }
 
-// hasWaitingQueries reports whether a query waits to be started. If one does, the connection is not read, because the
-// memory of waiting queries is not counted. The caller must hold c.mu.
+// hasWaitingQueries reports whether a query waits to be started. If one does, the connection is not read, so that there
+// is only one. The caller must hold c.mu.
 func (c *conn) hasWaitingQueries() bool { return len(c.waitingQueries) > 0 }
 
 // startQueries starts waiting queries as long as fewer than MaxQueries queries run and the unsent and expected

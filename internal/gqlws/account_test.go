@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestMissingPongsDoNotCountIfReadingIsPaused(t *testing.T) {
@@ -118,4 +119,33 @@ func TestLongQueuedPongIsCountedInTheAccount(t *testing.T) {
 		p.conn.Close()
 		shutdown(t, s)
 	})
+}
+
+// Only a waiting query counts: the host limits the queries that run.
+func TestMemoryOfWaitingQueryIsCounted(t *testing.T) {
+	for name, end := range map[string]func(*fakeSession){
+		"until it starts":     func(ss *fakeSession) { close(ss.release) },
+		"until it is refused": func(*fakeSession) { time.Sleep(testOptions.QueryWait) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				account := new(sumAccount)
+				o := testOptions
+				o.Account = func(Session, func()) Account { return account }
+				s, ss := NewServer(o), newFakeSession(t)
+				p := dial(t, s, ss).startReading()
+				startMaxQueries(p)
+				if sum := account.sum.Load(); sum != queryMemory {
+					t.Errorf("%d bytes are counted while a query waits, want %d", sum, queryMemory)
+				}
+				end(ss)
+				synctest.Wait()
+				if sum := account.sum.Load(); sum != 0 {
+					t.Errorf("%d bytes are counted afterwards, want 0", sum)
+				}
+				p.conn.Close()
+				shutdown(t, s)
+			})
+		})
+	}
 }

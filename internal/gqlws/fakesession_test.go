@@ -83,9 +83,12 @@ func (s *fakeSession) closeReason() error {
 	return s.why
 }
 
+// queryMemory is the Operation.Memory of a query.
+const queryMemory = 5000
+
 // query returns an Operation that calls run. While it runs, it is counted in s.queries.
 func (s *fakeSession) query(run func(context.Context) []byte) Operation {
-	return Operation{Run: func(ctx context.Context) []byte {
+	return Operation{Memory: queryMemory, Run: func(ctx context.Context) []byte {
 		s.mu.Lock()
 		s.queries++
 		s.mu.Unlock()

@@ -42,6 +42,7 @@ type operation struct {
 	cancel  context.CancelFunc
 	execute func() // query: calls run and queues the response
 	size    int    // Operation.Size
+	memory  int    // Operation.Memory
 	counted bool   // Operation.Counted
 	why     error  // argument of Stream.Close
 }
@@ -78,7 +79,7 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 	ctx, cancel := context.WithCancel(c.sessionCtx)
 	op.cancel = cancel
 	o, err := c.callStart(ctx, payload)
-	op.run, op.query, op.size, op.counted = o.Run, o.Run != nil, o.Size, o.Counted
+	op.run, op.query, op.size, op.memory, op.counted = o.Run, o.Run != nil, o.Size, o.Memory, o.Counted
 	if err == nil && o.Open != nil {
 		if c.hasMaxSubscriptions() {
 			cancel()

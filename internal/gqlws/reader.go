@@ -118,7 +118,11 @@ func (c *conn) throttle() {
 	if !c.mustThrottle() {
 		return
 	}
-	if n := c.outboxBytes - maxOutbox; n > 0 { // for example a long pong, or long errors
+	n := max(0, c.outboxBytes-maxOutbox) // for example a long pong, or long errors
+	for _, op := range c.waitingQueries {
+		n += op.memory
+	}
+	if n > 0 {
 		c.mu.Unlock()
 		c.account.Add(n) // may cut this connection
 		c.mu.Lock()

@@ -62,6 +62,10 @@ type Operation struct {
 	// Options.MaxUnsent, so that further queries may have to wait.
 	Size int
 
+	// Memory is the size in bytes of a query that waits because MaxQueries queries are running or MaxUnsent is reached.
+	// Meanwhile it counts toward the connection's Account.
+	Memory int
+
 	// Counted reports that Run itself adds the size of its response to the connection's Account.
 	Counted bool
 

@@ -163,7 +163,8 @@ type MemoryUse struct {
 	VariablesJSON int
 }
 
-// MemoryUse returns the memory that b keeps alive. The operation must be a subscription.
+// MemoryUse returns the memory that b keeps alive. For a query, Variables does not include their values, and
+// VariablesJSON is 0.
 func (b *Bound) MemoryUse() MemoryUse {
 	return MemoryUse{Plan: b.plan.id, Shared: b.plan.size + b.op.size,
 		Text:      cap(b.text) + placeholderBytes*cap(b.placeholders),
