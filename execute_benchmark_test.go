@@ -159,6 +159,30 @@ func (c *caller) benchmark(b *testing.B, bodies map[string][]byte) {
 	}
 }
 
+// BenchmarkTwoCallers shows the cost of the counters and locks that the requests of one Handler share: two callers use
+// one Handler, or one each. It needs two processors.
+func BenchmarkTwoCallers(b *testing.B) {
+	first, _ := newCaller(b)
+	second, _ := newCaller(b)
+	for _, c := range []struct {
+		name  string
+		other *caller
+	}{{"one Handler", callerOf(b, first.handler)}, {"two Handlers", second}} {
+		b.Run(c.name, func(b *testing.B) {
+			body := bodyOf(latestText, nil)
+			var calls sync.WaitGroup
+			for _, caller := range []*caller{first, c.other} {
+				calls.Go(func() {
+					for range b.N {
+						caller.call(body)
+					}
+				})
+			}
+			calls.Wait()
+		})
+	}
+}
+
 func BenchmarkQuery(b *testing.B) {
 	c, account := newCaller(b)
 	c.benchmark(b, measuredBodies(account))
