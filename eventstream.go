@@ -84,9 +84,9 @@ func (h *Handler) serveStream(
 		defer time.AfterFunc(h.lifetime(), func() { s.leaving.Store(true); wake() }).Stop()
 	}
 	share := newConnectionShare(h.responses, func() { end(past) })
-	defer h.responses.free(&share.reservation)
+	defer h.responses.Free(&share.Reservation)
 	progress := func(n int) bool {
-		h.responses.progress(&share.reservation, n)
+		h.responses.Progress(&share.Reservation, n)
 		return !h.streams.Closed() // otherwise a slow client would delay the end of the process
 	}
 	why = h.send(w, r, media, s, wakes, gqlsse.Options{Cut: cut, Count: share.add, Progress: progress})

@@ -214,17 +214,17 @@ func (h *Handler) execute(
 	}
 	y := h.responseStates.Get().(*responseState)
 	out := &y.responseShare
-	out.owner, out.budget, out.minLag = out, h.responses, stalledAfter
+	out.Owner, out.budget, out.minLag = out, h.responses, stalledAfter
 	released := false // if true, x and y may belong to another request
 	defer func() {    // also if host code panics
 		if !released && out.budget != nil {
-			h.responses.free(&out.reservation)
+			h.responses.Free(&out.Reservation)
 		}
 	}()
 	y.buffer = y.buffer[:0]
 	if n := cap(x.body) + cap(y.buffer); n > freeBytes {
 		out.base = cap(x.body)
-		if !h.responses.add(&out.reservation, n, out.minLagFor(n)) {
+		if !h.responses.Add(&out.Reservation, n, out.minLagFor(n)) {
 			y.buffer = nil // use a new buffer: this one grew for another response, and the new response may be small
 		}
 	}

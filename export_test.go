@@ -44,12 +44,7 @@ var Fixed = []time.Duration{initTimeout, unusedTimeout, frameTimeout, socketWrit
 
 // Pending returns the bytes counted for request bodies and for responses.
 func (h *Handler) Pending() (bodies, answers int) {
-	used := func(b *budget) int {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.used
-	}
-	return used(h.bodies), used(h.responses)
+	return h.bodies.Used(), h.responses.Used()
 }
 
 // UseDraftStatuses makes h respond as if the constant draftStatuses were draft.

@@ -43,7 +43,7 @@ type Handler struct {
 	sockets              *gqlws.Server
 	requests             *xsync.Gate // HTTP requests in progress, from the body to the response
 	slots                *xsync.Gate // the slots of Limits.Requests
-	bodies, responses    *budget
+	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
 	subscriptionQuota    subscriptionQuota
@@ -124,7 +124,7 @@ func New(b Backend, opts *Options) *Handler {
 	h.schema = schema
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.maskIn, h.events.limit)
-	h.bodies, h.responses = newBudget(l.PendingBodyBytes), newBudget(l.PendingResponseBytes)
+	h.bodies, h.responses = xsync.NewBudget(l.PendingBodyBytes), xsync.NewBudget(l.PendingResponseBytes)
 	sockets := gqlws.Options{
 		KeepAliveInterval: h.opts.KeepAliveInterval, InitTimeout: initTimeout, UnusedTimeout: unusedTimeout,
 		FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout, QueryWait: l.BackendTimeout + l.WriteTimeout,

@@ -97,11 +97,25 @@ func full(limit, format string, most int) *plan.Error {
 	return &plan.Error{Message: fmt.Sprintf(format, most), Code: plan.CodeLimit, Limit: limit}
 }
 
+const (
+	// bodyBytes is the minimum number of bytes that are counted for an arriving body.
+	bodyBytes = 4 << 10
+
+	// freeBytes is the memory that a request may use before it is counted in a budget. It is also the most memory that
+	// a blocked write can still keep after the budget has evicted its response.
+	freeBytes = 16 << 10
+
+	// stalledAfter is how far a client must be behind before a new HTTP response may evict the client's response.
+	stalledAfter = time.Second
+
+	// smallLagDivisor divides stalledAfter if the new response is small: at most [xsync.SmallBytes], of which a page of
+	// 50 blocks with all fields takes half. No machine produces responses that fill a whole budget in the resulting
+	// time.
+	smallLagDivisor = 10
+)
+
 // past is a deadline in the past, which ends reads and writes in progress.
 var past = time.Unix(1, 0)
-
-// bodyBytes is the minimum number of bytes that are counted for an arriving body.
-const bodyBytes = 4 << 10
 
 // A slot is one of the slots that Limits.Requests bounds. It is taken while the Authorizer runs and while a response is
 // produced, but not while a body arrives or the client receives the response.
@@ -128,19 +142,19 @@ func (s *slot) leave() {
 
 // A bodyShare counts the bytes of an arriving body in the budget of bodies.
 type bodyShare struct {
-	reservation
+	xsync.Reservation
 	w http.ResponseWriter
 }
 
-// end implements evictee. If the host's ResponseWriter does not support deadlines, end has no effect, and the host must
-// bound the time for the body.
-func (i *bodyShare) end() { _ = http.NewResponseController(i.w).SetReadDeadline(past) }
+// Evict implements [xsync.Evictee]. If the host's ResponseWriter does not support deadlines, Evict has no effect, and
+// the host must bound the time for the body.
+func (i *bodyShare) Evict() { _ = http.NewResponseController(i.w).SetReadDeadline(past) }
 
 // A responseShare counts the bytes of one response in the budget of responses, from the start of its production until
 // the client has received it.
 type responseShare struct {
-	reservation
-	budget   *budget
+	xsync.Reservation
+	budget   *xsync.Budget
 	w        http.ResponseWriter // nil if the response is not written by send
 	minLag   time.Duration       // how far other clients must be behind to be cut for this response
 	base     int                 // bytes that are counted in addition to the response
@@ -149,7 +163,7 @@ type responseShare struct {
 	requests *xsync.Gate // if it is closed, the deadline is not extended
 
 	mu   sync.Mutex
-	text []byte // nil after end
+	text []byte // nil after Evict
 	sent int
 }
 
@@ -160,7 +174,7 @@ func errNoRoom() *plan.Error {
 
 // Grow implements [plan.Reservation].
 func (o *responseShare) Grow(n int) *plan.Error {
-	more := o.base + n - o.bytes
+	more := o.base + n - o.Bytes()
 	if !o.refused && (more <= 0 || o.add(more, o.base+n)) { // more <= 0 if the reused buffer is large enough
 		return nil
 	}
@@ -168,17 +182,17 @@ func (o *responseShare) Grow(n int) *plan.Error {
 	return errNoRoom()
 }
 
-// add counts n more bytes of a response, whose size is then size. A response that grows beyond smallBytes may not use
+// add counts n more bytes of a response, whose size is then size. A response that grows beyond SmallBytes may not use
 // the last eighth of the budget, even if it grows in small steps.
 func (o *responseShare) add(n, size int) bool {
-	o.large = size > smallBytes
-	return o.budget.add(&o.reservation, n, o.minLagFor(size))
+	o.Large = size > xsync.SmallBytes
+	return o.budget.Add(&o.Reservation, n, o.minLagFor(size))
 }
 
-// end implements evictee. It drops the response and ends a write in progress. If the client of an HTTP/2 connection
-// reads nothing, the write remains blocked for as long as the host's server allows, but it keeps only one piece of the
-// response.
-func (o *responseShare) end() {
+// Evict implements [xsync.Evictee]. It drops the response and ends a write in progress. If the client of an HTTP/2
+// connection reads nothing, the write remains blocked for as long as the host's server allows, but it keeps only one
+// piece of the response.
+func (o *responseShare) Evict() {
 	o.mu.Lock()
 	o.text = nil
 	o.mu.Unlock()
@@ -187,16 +201,15 @@ func (o *responseShare) end() {
 
 // begin sets the response to text, which the client receives from now on. It reports whether the budget has room.
 func (o *responseShare) begin(w http.ResponseWriter, text []byte, now time.Duration) bool {
-	o.upTo = now
-	o.w, o.text, o.sent, o.large = w, text, 0, cap(text) > smallBytes
-	return !o.refused && o.budget.addEvictable(&o.reservation, cap(text)-o.bytes, o.minLagFor(cap(text)))
+	o.w, o.text, o.sent, o.Large, o.UpTo = w, text, 0, cap(text) > xsync.SmallBytes, now
+	return !o.refused && o.budget.AddEvictable(&o.Reservation, cap(text)-o.Bytes(), o.minLagFor(cap(text)))
 }
 
 // minLagFor returns how far other clients must be behind to be cut for a response of n bytes. For a small response it
 // is shorter. Otherwise clients that request a whole budget of responses each second, and read nothing, could keep the
 // budget full.
 func (o *responseShare) minLagFor(n int) time.Duration {
-	if n <= smallBytes {
+	if n <= xsync.SmallBytes {
 		return o.minLag / smallLagDivisor
 	}
 	return o.minLag
@@ -214,7 +227,7 @@ func (o *responseShare) send() error {
 		_, err := o.w.Write(text)
 		return err
 	}
-	text = nil // after end, only the current piece is kept in memory
+	text = nil // after Evict, only the current piece is kept in memory
 	piece := pieces.Get().(*[freeBytes]byte)
 	defer pieces.Put(piece)
 	for {
@@ -228,7 +241,7 @@ func (o *responseShare) send() error {
 		if _, err := o.w.Write(piece[:n]); err != nil {
 			return err
 		}
-		o.budget.progress(&o.reservation, n)
+		o.budget.Progress(&o.Reservation, n)
 		if !o.requests.Closed() { // otherwise a slow client would delay the end of the process
 			o.deadline.Extend()
 			gqlhttp.SetWriteDeadline(o.w, &o.deadline)
@@ -251,7 +264,7 @@ func (o *responseShare) take(piece []byte) (n int, ended bool) {
 // finish frees the counted bytes, and returns the memory of the response for reuse. cut reports that the budget ended
 // the response.
 func (o *responseShare) finish() (room []byte, cut bool) {
-	cut = !o.budget.free(&o.reservation)
+	cut = !o.budget.Free(&o.Reservation)
 	room = o.text
 	*o = responseShare{}
 	return room[:0], cut
@@ -259,27 +272,27 @@ func (o *responseShare) finish() (room []byte, cut bool) {
 
 // A connectionShare counts the bytes of a socket or an event stream in the budget of responses.
 type connectionShare struct {
-	reservation
-	budget *budget
+	xsync.Reservation
+	budget *xsync.Budget
 	cut    func() // ends the connection
 }
 
-func newConnectionShare(b *budget, cut func()) *connectionShare {
+func newConnectionShare(b *xsync.Budget, cut func()) *connectionShare {
 	s := &connectionShare{budget: b, cut: cut}
-	s.owner = s
+	s.Owner = s
 	return s
 }
 
-// end implements evictee.
-func (s *connectionShare) end() { s.cut() }
+// Evict implements [xsync.Evictee].
+func (s *connectionShare) Evict() { s.cut() }
 
 // add counts n more bytes; n may be negative. It returns false if the budget has ended the connection, or if n bytes do
 // not fit in the budget even after it has ended all others.
 func (s *connectionShare) add(n int) bool {
 	if n <= 0 {
-		return s.budget.add(&s.reservation, n, 0)
+		return s.budget.Add(&s.Reservation, n, 0)
 	}
-	return s.budget.addEvictable(&s.reservation, n, 0)
+	return s.budget.AddEvictable(&s.Reservation, n, 0)
 }
 
 // A socketAccount adapts a connectionShare to gqlws.
@@ -291,9 +304,9 @@ func (a socketAccount) Add(n int) {
 	}
 }
 
-func (a socketAccount) Progress(n int) { a.budget.progress(&a.reservation, n) }
+func (a socketAccount) Progress(n int) { a.budget.Progress(&a.Reservation, n) }
 
-func (a socketAccount) Close() { a.budget.free(&a.reservation) }
+func (a socketAccount) Close() { a.budget.Free(&a.Reservation) }
 
 // account opens the account of a socket.
 func (h *Handler) account(peer gqlws.Session, cut func()) gqlws.Account {

@@ -61,8 +61,8 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, began time.Du
 		return tooLarge(statusBodyTooLarge, "body", limit)
 	}
 	x.body = slices.Grow(x.body[:0], 512)
-	x.incoming.owner, x.incoming.w, x.incoming.upTo = &x.incoming, w, began
-	if !h.bodies.addEvictable(&x.incoming.reservation, max(bodyBytes, cap(x.body)), 0) {
+	x.incoming.Owner, x.incoming.w, x.incoming.UpTo = &x.incoming, w, began
+	if !h.bodies.AddEvictable(&x.incoming.Reservation, max(bodyBytes, cap(x.body)), 0) {
 		return tooManyBodies()
 	}
 	ended, err := h.readCounted(r, x)
@@ -84,8 +84,8 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, began time.Du
 // readCounted reads a body that is counted in the budget of bodies, and then frees its bytes, even if a reader of the
 // host panics. ended reports whether the budget has evicted the body.
 func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err error) {
-	defer func() { ended = !h.bodies.free(&x.incoming.reservation) }()
-	grow := func(more int) bool { return h.bodies.add(&x.incoming.reservation, more, 0) }
+	defer func() { ended = !h.bodies.Free(&x.incoming.Reservation) }()
+	grow := func(more int) bool { return h.bodies.Add(&x.incoming.Reservation, more, 0) }
 	x.body, err = gqlhttp.ReadBody(x.body, r.Body, h.opts.Limits.BodyBytes, grow)
 	return ended, err
 }

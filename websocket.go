@@ -289,7 +289,7 @@ func (s socketStream[S]) Close(why error) { s.stream.close(why) }
 func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text []byte) {
 	h := s.h
 	out := &responseShare{budget: h.responses}
-	defer func() { h.responses.move(&out.reservation, &s.share.reservation, len(text)) }()
+	defer func() { h.responses.Move(&out.Reservation, &s.share.Reservation, len(text)) }()
 	if ok, _ := h.requests.Enter(); !ok {
 		return appendErrors(nil, plan.Errors{shuttingDown().Error})
 	}
@@ -306,7 +306,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		// text is a short error in a buffer of megabytes.
 		text = bytes.Clone(text)
 	}
-	if n := len(text) - out.bytes; n > 0 && !h.responses.add(&out.reservation, n, 0) {
+	if n := len(text) - out.Bytes(); n > 0 && !h.responses.Add(&out.Reservation, n, 0) {
 		// Otherwise the account would cut the socket and end its subscriptions.
 		s.Limit("PendingResponseBytes")
 		return appendErrors(nil, plan.Errors{errNoRoom()})

@@ -1,0 +1,35 @@
+package chaingql
+
+import (
+	"testing"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+// Responses that grow beyond 64 KiB in small steps must leave the last eighth of the budget to small ones.
+func TestLastEighthOfBudgetIsReservedForSmallResponses(t *testing.T) {
+	const limit = 1 << 20
+	b := xsync.NewBudget(limit)
+	o := responseShare{budget: b, minLag: stalledAfter}
+	for n := freeBytes; o.Grow(n) == nil; n += freeBytes {
+	}
+	if free := limit - b.Used(); free < limit/8 {
+		t.Errorf("a large response leaves %d bytes of %d, want at least an eighth", free, limit)
+	}
+	small := responseShare{budget: b, minLag: stalledAfter}
+	if err := small.Grow(xsync.SmallBytes); err != nil {
+		t.Errorf("a small response was refused: %v", err)
+	}
+}
+
+// A response in a large reused buffer counts with the whole capacity of the buffer from its beginning.
+func TestReusedBufferCountsWithItsWholeCapacity(t *testing.T) {
+	b := xsync.NewBudget(1 << 20)
+	o := responseShare{budget: b}
+	if !b.Add(&o.Reservation, maxPooled, 0) || o.Grow(freeBytes) != nil {
+		t.Fatal("the budget has no room for the response")
+	}
+	if b.Used() != maxPooled {
+		t.Errorf("%d bytes are counted for a buffer of %d", b.Used(), maxPooled)
+	}
+}
