@@ -43,7 +43,7 @@ func (h *Handler) serveStream(
 		h.serveEvents(w, r, media, &singleEvent{})
 		return
 	}
-	if filesLow() {
+	if guard.FilesLow() {
 		h.writeErrorUnread(w, r, noFiles())
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -91,7 +92,7 @@ func New(b Backend, opts *Options) *Handler {
 		h.auth = known
 	}
 	l := &h.opts.Limits
-	if files := fileLimit(); l.Connections > 0 && files < uint64(l.Connections)+fileReserve(files) {
+	if files, usable := guard.FileLimit(); l.Connections > 0 && usable < uint64(l.Connections) {
 		h.opts.Logger.Warn("chaingql: the file limit is too small for Limits.Connections; connections will be refused",
 			slog.Uint64("files", files), slog.Int("connections", l.Connections))
 	}

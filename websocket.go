@@ -11,6 +11,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/strictjson"
 )
@@ -23,7 +24,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.writeError(w, r, no)
 		return
 	}
-	if filesLow() {
+	if guard.FilesLow() {
 		h.writeErrorUnread(w, r, noFiles())
 		return
 	}
