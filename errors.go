@@ -130,13 +130,12 @@ func (h *Handler) maskIn(ctx context.Context, err error, report *plan.Report) *p
 	if errors.Is(err, ErrUnavailable) {
 		code, message = codeUnavailable, "The chain's data is unavailable."
 	}
-	r, ok := (*report).(*failureReport)
+	r, ok := (*report).(*guard.FailureReport)
 	if !ok {
-		r = &failureReport{log: h.failures}
+		r = h.failures.NewReport()
 		*report = r
 	}
-	id := r.line(ctx, err).id
-	return &plan.Error{Message: message, Code: code, Details: map[string]string{"id": id}}
+	return &plan.Error{Message: message, Code: code, Details: map[string]string{"id": r.Add(ctx, err)}}
 }
 
 // late returns the error for a Backend call or a host's field that exceeded BackendTimeout.

@@ -50,7 +50,7 @@ type Handler struct {
 	subscriptionQuota    subscriptionQuota
 	trusted              trusted
 	events               events
-	failures             *failureLog
+	failures             *guard.FailureLog
 	draftStatuses        bool      // a copy of the constant draftStatuses, which tests change
 	states               sync.Pool // of *requestState
 	responseStates       sync.Pool // of *responseState
@@ -96,7 +96,7 @@ func New(b Backend, opts *Options) *Handler {
 		h.opts.Logger.Warn("chaingql: the file limit is too small for Limits.Connections; connections will be refused",
 			slog.Uint64("files", files), slog.Int("connections", l.Connections))
 	}
-	h.failures = newFailureLog(h.opts.Logger)
+	h.failures = guard.NewFailureLog(h.opts.Logger)
 	h.events = events{h.opts.Hooks, h.opts.Logger, h.failures}
 	resolve := &resolvers{backend: b, endpoints: h.opts.Endpoints, timeout: l.BackendTimeout}
 	resolve.batcher, _ = b.(BalanceBatcher)
@@ -302,7 +302,7 @@ func (h *Handler) lifetime() time.Duration {
 // wait until both Shutdowns have returned.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.announceDrain()
-	defer h.failures.flush()
+	defer h.failures.Flush()
 	// End sockets and streams at the same time, because each may take until ctx is done.
 	streams := make(chan error, 1)
 	go func() { streams <- h.streams.Close(ctx) }()

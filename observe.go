@@ -19,13 +19,13 @@ import (
 type events struct {
 	Hooks
 	log      *slog.Logger
-	failures *failureLog
+	failures *guard.FailureLog
 }
 
 // call calls a hook of the host, and logs a panic in it.
 func (e *events) call(ctx context.Context, name string, hook func()) {
 	if err := guard.Run(hook); err != nil {
-		e.failures.report(ctx, "chaingql: hook panicked; the panic has no other effect", err, slog.String("hook", name))
+		e.failures.Report(ctx, "chaingql: hook panicked; the panic has no other effect", err, slog.String("hook", name))
 	}
 }
 

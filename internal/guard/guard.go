@@ -1,5 +1,5 @@
 // Package guard protects the process. It turns panics of a host's code into errors, so that they end one call and not
-// the process, and it keeps clients from taking the last open files.
+// the process, keeps repeated failures from filling the log, and keeps clients from taking the last open files.
 package guard
 
 import (

@@ -1,4 +1,4 @@
-package chaingql
+package guard
 
 import (
 	"context"
@@ -28,17 +28,17 @@ func (h slowHandler) Handle(context.Context, slog.Record) error {
 func TestFlushWaitsOnlyForLinesThatAreBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines atomic.Int64
-		l := newFailureLog(slog.New(slowHandler{lines: &lines}))
-		fail := func() { l.report(t.Context(), "failed", errors.New("down")) }
+		l := NewFailureLog(slog.New(slowHandler{lines: &lines}))
+		fail := func() { l.Report(t.Context(), "failed", errors.New("down")) }
 		for range linesPerSecond + 1 {
 			fail()
 		}
 		begun := time.Now()
 		for range 2 {
 			go func() {
-				l.flush()
+				l.Flush()
 				if took := time.Since(begun); took != 10*time.Millisecond || lines.Load() != linesPerSecond+1 {
-					t.Errorf("flush returned after %v and %d lines, want 10ms and %d lines",
+					t.Errorf("Flush returned after %v and %d lines, want 10ms and %d lines",
 						took, lines.Load(), linesPerSecond+1)
 				}
 			}()

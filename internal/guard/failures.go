@@ -1,4 +1,4 @@
-package chaingql
+package guard
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 	"unicode"
-
-	"github.com/chaingql/chaingql/internal/guard"
 )
 
 const (
@@ -30,10 +28,10 @@ const (
 	maxFailureKey = 200
 )
 
-// A failureLog logs failures of the host's code. Because a database that is down makes every request fail, the
-// failureLog limits the lines for equal failures. A failure without a line of its own has the id of the line that
+// A FailureLog logs failures of the host's code. Because a database that is down makes every request fail, the
+// FailureLog limits the lines for equal failures. A failure without a line of its own has the id of the line that
 // counts it.
-type failureLog struct {
+type FailureLog struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
@@ -50,7 +48,7 @@ type failureKind struct {
 	timer *time.Timer  // writes held
 }
 
-// A failureLine is a log line for one or more equal failures. failureLog.mu guards the counts.
+// A failureLine is a log line for one or more equal failures. FailureLog.mu guards the counts.
 type failureLine struct {
 	message    string
 	id         string // what the clients received; empty if none did
@@ -62,15 +60,23 @@ type failureLine struct {
 	suppressed int // number of lines that this line replaces, if it is held
 }
 
-func newFailureLog(log *slog.Logger) *failureLog {
-	l := &failureLog{log: log, kinds: map[string]*failureKind{}}
+// NewFailureLog returns a FailureLog that writes to log.
+func NewFailureLog(log *slog.Logger) *FailureLog {
+	l := &FailureLog{log: log, kinds: map[string]*failureKind{}}
 	l.written.L = &l.mu
 	return l
 }
 
+// Report logs one failure outside of a request.
+func (l *FailureLog) Report(ctx context.Context, message string, err error, attrs ...slog.Attr) {
+	if line := l.open(ctx, message, "", err, attrs...); !line.held {
+		l.write(line)
+	}
+}
+
 // open returns the log line that counts a failure: a new one with this id, which the caller must write, or the one that
 // is held back until the end of the second.
-func (l *failureLog) open(ctx context.Context, message, id string, err error, attrs ...slog.Attr) *failureLine {
+func (l *FailureLog) open(ctx context.Context, message, id string, err error, attrs ...slog.Attr) *failureLine {
 	key := fmt.Sprint(message, attrs, failureKey(err))
 	line := &failureLine{message: message, id: id, attrs: attrs, err: err, ctx: ctx, failures: 1}
 	now := time.Now()
@@ -92,7 +98,7 @@ func (l *failureLog) open(ctx context.Context, message, id string, err error, at
 }
 
 // kindOf returns the kind of failures with this key. Called with mu held.
-func (l *failureLog) kindOf(key string, now time.Time) *failureKind {
+func (l *FailureLog) kindOf(key string, now time.Time) *failureKind {
 	over := func(k *failureKind) bool { return k.held == nil && !now.Before(k.ends) }
 	if k := l.kinds[key]; k != nil && !over(k) {
 		return k
@@ -114,17 +120,17 @@ func (l *failureLog) kindOf(key string, now time.Time) *failureKind {
 }
 
 // again counts another failure in a log line.
-func (l *failureLog) again(line *failureLine) {
+func (l *FailureLog) again(line *failureLine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	line.failures++
 }
 
 // release writes the held line of k, if there is one.
-func (l *failureLog) release(k *failureKind) {
+func (l *FailureLog) release(k *failureKind) {
 	l.mu.Lock()
 	line := k.held
-	if line == nil { // flush was faster than the timer
+	if line == nil { // Flush was faster than the timer
 		l.mu.Unlock()
 		return
 	}
@@ -140,7 +146,7 @@ func (l *failureLog) release(k *failureKind) {
 	}
 }
 
-func (l *failureLog) write(line *failureLine) {
+func (l *FailureLog) write(line *failureLine) {
 	l.mu.Lock()
 	failures, suppressed := line.failures, line.suppressed
 	l.mu.Unlock()
@@ -148,15 +154,15 @@ func (l *failureLog) write(line *failureLine) {
 	if line.id != "" {
 		attrs = append(attrs, slog.String("id", line.id))
 	}
-	attrs = append(attrs, guard.Error(line.err), slog.Int("failures", failures), guard.Stack(line.err))
+	attrs = append(attrs, Error(line.err), slog.Int("failures", failures), Stack(line.err))
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
 	l.log.LogAttrs(line.ctx, slog.LevelError, line.message, attrs...)
 }
 
-// flush writes the held lines, and waits for those that are being written.
-func (l *failureLog) flush() {
+// Flush writes the held lines, and waits for those that are being written.
+func (l *FailureLog) Flush() {
 	l.mu.Lock()
 	kinds := slices.Collect(maps.Values(l.kinds))
 	l.mu.Unlock()
@@ -170,15 +176,18 @@ func (l *failureLog) flush() {
 	}
 }
 
-// A failureReport has the lines for the failures of one request. It implements [plan.Report].
-type failureReport struct {
-	log   *failureLog
+// A FailureReport has the lines for the failures of one request.
+type FailureReport struct {
+	log   *FailureLog
 	keys  []string
 	lines []*failureLine
 }
 
-// line returns the line for a failure of the request.
-func (r *failureReport) line(ctx context.Context, err error) *failureLine {
+// NewReport returns the report of one request. The caller must call its Done.
+func (l *FailureLog) NewReport() *FailureReport { return &FailureReport{log: l} }
+
+// Add counts a failure of the request. It returns the id of the line that counts it, which the client may receive.
+func (r *FailureReport) Add(ctx context.Context, err error) (id string) {
 	key := failureKey(err)
 	i := slices.Index(r.keys, key)
 	if i < 0 && len(r.keys) == maxRequestFailures {
@@ -186,15 +195,15 @@ func (r *failureReport) line(ctx context.Context, err error) *failureLine {
 	}
 	if i >= 0 {
 		r.log.again(r.lines[i])
-		return r.lines[i]
+		return r.lines[i].id
 	}
 	line := r.log.open(ctx, "chaingql: internal error; the client received only its id", newFailureID(), err)
 	r.keys, r.lines = append(r.keys, key), append(r.lines, line)
-	return line
+	return line.id
 }
 
 // Done writes the lines of the request.
-func (r *failureReport) Done(context.Context) {
+func (r *FailureReport) Done(context.Context) {
 	for _, line := range r.lines {
 		if !line.held {
 			r.log.write(line)
@@ -202,18 +211,11 @@ func (r *failureReport) Done(context.Context) {
 	}
 }
 
-// report logs one failure outside of a request.
-func (l *failureLog) report(ctx context.Context, message string, err error, attrs ...slog.Attr) {
-	if line := l.open(ctx, message, "", err, attrs...); !line.held {
-		l.write(line)
-	}
-}
-
 // failureKey returns a text that is the same for equal failures. It is the error without words that contain digits,
 // because these may be addresses, numbers or times. For a panic, it also has the place in the code.
 func failureKey(err error) string {
 	text := ""
-	_ = guard.Run(func() { text = err.Error() })
+	_ = Run(func() { text = err.Error() })
 	key := make([]byte, 0, maxFailureKey)
 	for len(text) > 0 && len(key) < maxFailureKey {
 		word := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
@@ -228,7 +230,7 @@ func failureKey(err error) string {
 		}
 		text = text[word:]
 	}
-	return string(key[:min(len(key), maxFailureKey)]) + guard.Place(err)
+	return string(key[:min(len(key), maxFailureKey)]) + Place(err)
 }
 
 func newFailureID() string {
