@@ -1,8 +1,15 @@
 package chaingql
 
 import (
+	"encoding/base32"
+	"encoding/binary"
+	"hash/fnv"
 	"math/bits"
 	"strconv"
+	"strings"
+
+	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/plan"
 )
 
 func printable(c Cursor) bool {
@@ -49,4 +56,95 @@ func appendOrdered(dst []byte, n uint64) []byte {
 	digits := (bits.Len64(n|1) + 3) / 4
 	dst = strconv.AppendUint(dst, uint64(digits-1), 16)
 	return strconv.AppendUint(dst, n, 16)
+}
+
+// The cursors that the Handler creates consist of the Backend's cursor and a suffix. The suffix has the chain's epoch,
+// if there is one. After a STREAM_GAP it also has the gaps that were reported to the client (see
+// [blocklog.ReportedGaps]), so that the Handler reports each gap only once.
+//
+//	2323m~mk2p9q!5.k3v9q0tma1b2c3d
+//	^    ^      ^ ^        ^ checksum of everything before it
+//	|    |      | id of the chain in this process
+//	|    |      reported gaps in base 36
+//	|    epoch
+//	the Backend's cursor
+//
+// A cursor with an epoch compares as higher than the same cursor without one. The epoch does not change the order of
+// two different cursors, unless one is a prefix of the other. Reported gaps do not change the order of two different
+// cursors of one epoch, because "!" is the lowest byte. A process ignores the reported gaps of other processes, and
+// queries ignore all of them. The checksum distinguishes them from a "!" in a Backend's own cursor.
+const (
+	epochSign = "~"
+	gapsSign  = "!"
+	idSize    = 8
+	sumSize   = 7
+)
+
+var sumEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// cursor returns a cursor of the Backend with the suffix that clients receive: the epoch and the reported gaps, if
+// there are any. The cursor "" has no epoch.
+func (c *chain) cursor(cursor string, gaps blocklog.ReportedGaps) string {
+	if cursor != "" {
+		cursor += c.suffix
+	}
+	if gaps == 0 {
+		return cursor
+	}
+	cursor += gapsSign + strconv.FormatUint(uint64(gaps), 36) + "." + c.id
+	return cursor + sumOf(cursor)
+}
+
+// parse splits a client's cursor into the Backend's cursor and the reported gaps. gaps is 0 if another process created
+// the cursor. parse returns an error if the cursor belongs to another epoch.
+func (c *chain) parse(cursor string) (plain string, gaps blocklog.ReportedGaps, err *plan.Error) {
+	plain, gaps, id := cutGaps(cursor)
+	if id != c.id {
+		gaps = 0
+	}
+	if c.suffix == "" {
+		return plain, gaps, nil
+	}
+	plain, epoch, ok := strings.Cut(plain, epochSign)
+	switch {
+	case !ok, epoch == c.epoch():
+		return plain, gaps, nil
+	case validEpoch(epoch):
+		return "", 0, epochChanged()
+	}
+	return "", 0, &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput}
+}
+
+// parseBounds replaces the client's cursors in q with the Backend's cursors.
+func (c *chain) parseBounds(q *pageQuery) error {
+	for _, cursor := range []*Cursor{&q.after, &q.before} {
+		plain, _, err := c.parse(string(*cursor))
+		if err != nil {
+			return err
+		}
+		*cursor = Cursor(plain)
+	}
+	return nil
+}
+
+// cutGaps splits a cursor into the part before the reported gaps, the reported gaps, and the id of the chain that
+// created it. If it has no valid reported gaps, plain is cursor, gaps is 0 and id is "".
+func cutGaps(cursor string) (plain string, gaps blocklog.ReportedGaps, id string) {
+	i := strings.LastIndex(cursor, gapsSign)
+	if i < 0 || len(cursor) < i+idSize+sumSize+3 {
+		return cursor, 0, ""
+	}
+	text, sum := cursor[:len(cursor)-sumSize], cursor[len(cursor)-sumSize:]
+	number, id, ok := strings.Cut(text[i+1:], ".")
+	n, err := strconv.ParseUint(number, 36, 64)
+	if !ok || err != nil || len(id) != idSize || sum != sumOf(text) {
+		return cursor, 0, ""
+	}
+	return cursor[:i], blocklog.ReportedGaps(n), id
+}
+
+func sumOf(text string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(text))
+	return sumEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum.Sum32()))
 }
