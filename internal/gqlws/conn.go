@@ -167,7 +167,9 @@ func (c *conn) finish(err error) {
 	c.mu.Lock()
 	why := c.why
 	ops := c.retireAll(why)
-	for _, t := range []*time.Timer{c.initTimer, c.keepAliveTimer, c.pingTimer, c.expiryTimer, c.drainTimer, c.lifeTimer} {
+	for _, t := range []*time.Timer{
+		c.initTimer, c.keepAliveTimer, c.pingTimer, c.expiryTimer, c.drainTimer, c.lifeTimer,
+	} {
 		if t != nil {
 			t.Stop()
 		}

@@ -118,8 +118,7 @@ func TestLegacyPeerIsRefusedAtStartIfInitFails(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, refusingSession{ss}).startReading()
 		p.sendText(startA, startA)
-		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Unauthorized access","extensions":{"code":"UNAUTHENTICATED"}}}`,
-			"CLOSE 1008")
+		p.expect(legacyError("Unauthorized access", "UNAUTHENTICATED"), "CLOSE 1008")
 		p.expectNothing()
 		if remainingSockets(s) != 0 || len(ss.streams) != 0 {
 			t.Errorf("%d connections are left and %d streams were started, want none", remainingSockets(s),
@@ -273,7 +272,7 @@ func TestZeroOptionsDisableLimits(t *testing.T) {
 func TestRequestErrorContainsFirstError(t *testing.T) {
 	for want, err := range map[string]error{
 		"gqlws: request error":                  &RequestError{},
-		`gqlws: request error: {"message":"a"}`: &RequestError{Errors: []json.RawMessage{json.RawMessage(`{"message":"a"}`)}},
+		`gqlws: request error: {"message":"a"}`: &RequestError{Errors: []json.RawMessage{[]byte(`{"message":"a"}`)}},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("Error() = %s, want %s", got, want)

@@ -15,17 +15,15 @@ import (
 // coder/websocket closes the connection immediately if a frame is broken. It must not do so before the writer has sent
 // the first reason.
 func TestBrokenFrameDoesNotReplaceFirstCloseReason(t *testing.T) {
-	const error, code = `{"type":"connection_error","id":null,"payload":{"message":`, `"extensions":{"code":"`
 	large := strings.Repeat(" ", int(testOptions.MaxMessage))
 	for name, tc := range map[string]struct {
 		send []byte
 		want []string
 	}{
 		"a message too big": {frameOf(false, opText, []byte(large+" ")),
-			[]string{error + `"Message is larger than 512 bytes",` + code + `LIMIT_EXCEEDED"}}}`,
-				"CLOSE 1009 message too big"}},
+			[]string{legacyError("Message is larger than 512 bytes", "LIMIT_EXCEEDED"), "CLOSE 1009 message too big"}},
 		"not UTF-8": {frameOf(true, opText, []byte("\xff")),
-			[]string{error + `"Message is not UTF-8",` + code + `BAD_REQUEST"}}}`, "CLOSE 1007 not UTF-8"}},
+			[]string{legacyError("Message is not UTF-8", "BAD_REQUEST"), "CLOSE 1007 not UTF-8"}},
 		"connection_terminate": {frameOf(true, opText, []byte(`{"type":"connection_terminate"}`)),
 			[]string{"CLOSE 1000"}},
 	} {
@@ -93,7 +91,7 @@ func TestBrokenFrameAndEOFDoNotReplaceFirstCloseReason(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.expect(`{"type":"data","id":"a","payload":`+numberedPayload(i, 10_000_000)+`}`,
-			`{"type":"connection_error","id":null,"payload":{"message":"Message is larger than 512 bytes","extensions":{"code":"LIMIT_EXCEEDED"}}}`,
+			legacyError("Message is larger than 512 bytes", "LIMIT_EXCEEDED"),
 			"CLOSE 1009 message too big")
 		if why := <-ss.closed; !errors.Is(why, ErrRefused) {
 			t.Errorf("Session.Closed received %v, want %v", why, ErrRefused)

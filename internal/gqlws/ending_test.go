@@ -277,7 +277,8 @@ func TestLastCursorIncludesPayloadSentWhileConnectionEnds(t *testing.T) {
 				if name == "a payload" {
 					p.expect(`{"type":"data","id":"a","payload":1}`)
 				}
-				p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`,
+				p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Session expired",`+
+					`"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`,
 					"CLOSE 1001 session expired")
 				if err := st.closeReason(); err != ErrExpired {
 					t.Errorf("Stream.Close received %v, want %v", err, ErrExpired)

@@ -142,13 +142,8 @@ func (s *fakeSession) Init(ctx context.Context, payload []byte) (context.Context
 
 var fixedResponses = map[string]string{
 	"{info{version}}": `{"data":{"info":{"version":"0.68.0"}}}`,
-	`{blockchain{account(address:"x"){info{balance}}}}`: `{"errors":[{"message":"Invalid account address","path":["blockchain","account"]}],"data":{"blockchain":{"account":null}}}`,
-}
-
-func requestError(message, code string) *RequestError {
-	first := fmt.Sprintf(`{"message":%q,"extensions":{"code":%q}}`, message, code)
-	return &RequestError{Errors: []json.RawMessage{json.RawMessage(first),
-		json.RawMessage(`{"message":"a second one"}`)}}
+	`{blockchain{account(address:"x"){info{balance}}}}`: `{"errors":[{"message":"Invalid account address",` +
+		`"path":["blockchain","account"]}],"data":{"blockchain":{"account":null}}}`,
 }
 
 func (s *fakeSession) Start(ctx context.Context, payload []byte) (Operation, error) {

@@ -119,7 +119,10 @@ func TestTooLargeMessageEndsConnection(t *testing.T) {
 					t.Fatal(err)
 				}
 				if tc.want == nil {
-					tc.want = []string{`{"type":"connection_error","id":null,"payload":{"message":"Message is larger than 512 bytes","extensions":{"code":"LIMIT_EXCEEDED"}}}`, "CLOSE 1009 message too big"}
+					tc.want = []string{
+						legacyError("Message is larger than 512 bytes", "LIMIT_EXCEEDED"),
+						"CLOSE 1009 message too big",
+					}
 				}
 				p.expect(tc.want...)
 				p.expectNothing()

@@ -210,8 +210,9 @@ func idlePeers(n int) error {
 	if err != nil {
 		return err
 	}
-	hello := "GET /p/graphql HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
-		"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: graphql-ws\r\n\r\n" +
+	hello := "GET /p/graphql HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" +
+		"Sec-WebSocket-Protocol: graphql-ws\r\n\r\n" +
 		string(frameOf(true, opText, []byte(`{"type":"connection_init"}`)))
 	go func() {
 		begin := time.Now()

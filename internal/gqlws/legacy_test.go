@@ -49,7 +49,8 @@ func TestLegacyProtocolMessagesAreDecoded(t *testing.T) {
 func FuzzLegacyDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"connection_init","payload":{"Authorization":"Basic OnM="}}`,
-		`{"id":"1","type":"start","payload":{"variables":{},"extensions":{},"operationName":null,"query":"subscription{blocks{id}}"}}`,
+		`{"id":"1","type":"start","payload":` +
+			`{"variables":{},"extensions":{},"operationName":null,"query":"subscription{blocks{id}}"}}`,
 		`{"id":5,"type":"stop"}`, `{"id":"\u0041\ud800","type":"stop"}`, `{"id":null,"type":"start","payload":null}`,
 		`{"type":"connection_terminate"}`, `{"id":{"a":[]},"type":"start"}`, `{"id":"9","type":"foo"}`,
 		`{"type":"ping"}`,

@@ -35,7 +35,8 @@ func TestSessionLimitReceivesNameOfExceededLimit(t *testing.T) {
 		{"a long id of escapes", "graphql-ws", "IDBytes",
 			[]string{`{"id":"\u0061\u0061\u0061","type":"start","payload":{"query":"subscription{a}"}}`}},
 		{"a long id of escapes", "graphql-transport-ws", "IDBytes",
-			[]string{modernInit, `{"id":"\u0061\u0061\u0061","type":"subscribe","payload":{"query":"subscription{a}"}}`}},
+			[]string{modernInit, `{"id":"\u0061\u0061\u0061","type":"subscribe",` +
+				`"payload":{"query":"subscription{a}"}}`}},
 		{"an id of a wrong type", "graphql-ws", "", []string{`{"id":true,"type":"start"}`}},
 		{"an id of a wrong type", "graphql-transport-ws", "", []string{`{"id":1,"type":"complete"}`}},
 		{"within all limits", "graphql-ws", "", []string{legacyStart("1"), legacyStart("0123456789abcdef")}},
@@ -74,14 +75,14 @@ func TestPanicsInSessionAreLogged(t *testing.T) {
 		ss.opened = "unknown" // panicSession does not call ss.Opened
 		p := dial(t, s, panicSession{ss}).startReading()
 		p.sendText(`{"id":"0123456789abcdefg","type":"stop"}`, startA)
-		p.expect(`{"type":"error","payload":{"message":"Operation id is longer than 16 bytes","extensions":{"code":"LIMIT_EXCEEDED"}}}`)
+		p.expect(`{"type":"error","payload":{"message":"Operation id is longer than 16 bytes",` +
+			`"extensions":{"code":"LIMIT_EXCEEDED"}}}`)
 		st := ss.stream(1)
 		st.mu.Lock()
 		st.panicInCalls = true // also in Cursor and Close
 		st.mu.Unlock()
 		shutdown(t, s)
-		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`,
-			"CLOSE 1001 shutting down")
+		p.expect(legacyError("Service is shutting down", "SERVICE_UNAVAILABLE"), "CLOSE 1001 shutting down")
 		for _, method := range []string{
 			"Session.Opened", "Session.Limit", "Stream.Cursor", "Stream.Close", "Session.Closed",
 		} {

@@ -132,8 +132,7 @@ func TestLingeringReaderNoticesTheEndOfItsConnection(t *testing.T) {
 func drainAndAnswer(f func(*conn)) func(*Server, *client, *conn) {
 	return func(_ *Server, c *client, cn *conn) {
 		cn.drain()
-		c.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`,
-			"CLOSE 1001 shutting down")
+		c.expect(legacyError("Service is shutting down", "SERVICE_UNAVAILABLE"), "CLOSE 1001 shutting down")
 		f(cn)
 		c.write(closeFrame(1001, ""))
 	}

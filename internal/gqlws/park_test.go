@@ -52,7 +52,7 @@ func TestIdleConnectionNeedsNoGoroutine(t *testing.T) {
 	}
 	go shutdown(t, s)
 	c := clients[n-1]
-	c.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`, "CLOSE 1001 shutting down")
+	c.expect(legacyError("Service is shutting down", "SERVICE_UNAVAILABLE"), "CLOSE 1001 shutting down")
 	select {
 	case <-ss.closed:
 		t.Error("Session.Closed was called before the close handshake ended")
@@ -90,7 +90,9 @@ func TestSessionReceivesCloseReasonOfIdleConnection(t *testing.T) {
 	}{
 		"no pongs":            {100 * time.Millisecond, testTimeout, func(*client) {}, ErrCut, "no answer to pings"},
 		"an incomplete frame": {0, time.Second, func(c *client) { c.write([]byte{0x81}) }, ErrCut, "read failed"},
-		"a broken frame":      {0, testTimeout, func(c *client) { c.write([]byte{0x81, 1, 'x'}) }, ErrRefused, "unmasked"},
+		"a broken frame": {
+			0, testTimeout, func(c *client) { c.write([]byte{0x81, 1, 'x'}) }, ErrRefused, "unmasked",
+		},
 		"a TCP reset": {
 			0, testTimeout, func(c *client) { _ = c.nc.(*net.TCPConn).SetLinger(0); c.nc.Close() }, ErrGone, "failed",
 		},

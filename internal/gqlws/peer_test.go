@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -239,6 +240,17 @@ func readServerFrame(br *bufio.Reader) (op byte, payload []byte, err error) {
 	payload = make([]byte, n)
 	_, err = io.ReadFull(br, payload)
 	return op, payload, err
+}
+
+func requestError(message, code string) *RequestError {
+	first := fmt.Sprintf(`{"message":%q,"extensions":{"code":%q}}`, message, code)
+	return &RequestError{Errors: []json.RawMessage{[]byte(first), []byte(`{"message":"a second one"}`)}}
+}
+
+// legacyError returns the message with an error that precedes the close frame of a graphql-ws connection.
+func legacyError(message, code string) string {
+	return fmt.Sprintf(`{"type":"connection_error","id":null,"payload":{"message":%q,"extensions":{"code":%q}}}`,
+		message, code)
 }
 
 func upgradeRequest(protocols string) *http.Request {

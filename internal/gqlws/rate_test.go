@@ -20,10 +20,7 @@ func TestMessageRateIsEnforced(t *testing.T) {
 		"graphql-ws": {
 			ignored: `{"type":"stop","id":"x"}`,
 			start:   startA,
-			end: []string{
-				`{"type":"connection_error","id":null,"payload":{"message":"More than 10 messages a second","extensions":{"code":"LIMIT_EXCEEDED"}}}`,
-				"CLOSE 1008",
-			},
+			end:     []string{legacyError("More than 10 messages a second", "LIMIT_EXCEEDED"), "CLOSE 1008"},
 		},
 		"graphql-transport-ws": {
 			ignored: `{"type":"complete","id":"x"}`,

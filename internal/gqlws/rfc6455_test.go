@@ -145,8 +145,7 @@ func TestLegacyPeerReceivesErrorForInvalidUTF8(t *testing.T) {
 		s, ss := NewServer(testOptions), newFakeSession(t)
 		p := dial(t, s, ss).startReading()
 		p.sendText(startA, "{\"id\":\"\xff\",\"type\":\"stop\"}", `{"type":"connection_init"}`)
-		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Message is not UTF-8","extensions":{"code":"BAD_REQUEST"}}}`,
-			"CLOSE 1007 not UTF-8")
+		p.expect(legacyError("Message is not UTF-8", "BAD_REQUEST"), "CLOSE 1007 not UTF-8")
 		p.expectNothing()
 		if remainingSockets(s) != 0 || ss.openStreams() != 0 {
 			t.Error("the connection is still open after a message that is not UTF-8")

@@ -79,7 +79,8 @@ func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 	}
 	t.Run("no Hijacker", func(t *testing.T) {
 		w := httptest.NewRecorder()
-		if err := NewServer(Options{}).Accept(w, upgradeRequest("graphql-ws"), newFakeSession(t)); !errors.Is(err, ErrNotHijackable) {
+		err := NewServer(Options{}).Accept(w, upgradeRequest("graphql-ws"), newFakeSession(t))
+		if !errors.Is(err, ErrNotHijackable) {
 			t.Errorf("Accept returned %v, want ErrNotHijackable", err)
 		}
 		if len(w.Header()) != 0 || w.Body.Len() != 0 {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-const legacyShutdown = `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`
+const legacyShutdown = `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down",` +
+	`"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"7"}}}`
 
 // connectSubscribers connects n legacy peers. Each has one stream with the cursor 7.
 func connectSubscribers(t *testing.T, s *Server, n int) ([]*fakeSession, []*peer) {
@@ -169,8 +170,7 @@ func TestConnectionAcceptedDuringShutdownEndsImmediately(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.startReading()
-		p.expect(`{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE"}}}`,
-			"CLOSE 1001 shutting down")
+		p.expect(legacyError("Service is shutting down", "SERVICE_UNAVAILABLE"), "CLOSE 1001 shutting down")
 		if d := p.end.Sub(begin); d > 0 {
 			t.Errorf("the connection ended after %v, want immediately", d)
 		}

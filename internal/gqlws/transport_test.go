@@ -113,7 +113,8 @@ func TestCloseReasonIsTruncatedBetweenCharacters(t *testing.T) {
 func FuzzTransportDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"connection_init","payload":{"Authorization":"Basic OnM="}}`, `{"type":"connection_init"}`,
-		`{"id":"1","type":"subscribe","payload":{"variables":{},"extensions":{},"operationName":null,"query":"subscription{blocks{id}}"}}`,
+		`{"id":"1","type":"subscribe","payload":` +
+			`{"variables":{},"extensions":{},"operationName":null,"query":"subscription{blocks{id}}"}}`,
 		`{"id":"1","type":"subscribe","payload":{"query":5}}`,
 		`{"id":"1","type":"subscribe","payload":{"extensions":{"a":1}}}`,
 		`{"id":5,"type":"complete"}`, `{"id":"\u0041\ud800","type":"complete"}`, `{"id":"" , "type":"complete"}`,

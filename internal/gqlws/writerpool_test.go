@@ -97,8 +97,7 @@ func TestWriterPoolDoesNotWaitForStalledPeers(t *testing.T) {
 		"does not read": func(_ *client, st *fakeStream) { st.push(numberedPayload(0, 10_000_000)) },
 		"does not respond to a close frame": func(c *client, _ *fakeStream) {
 			c.send(strings.Repeat(" ", 600))
-			c.expect(`{"type":"connection_error","id":null,"payload":{"message":"Message is larger than 512 bytes","extensions":{"code":"LIMIT_EXCEEDED"}}}`,
-				"CLOSE 1009 message too big")
+			c.expect(legacyError("Message is larger than 512 bytes", "LIMIT_EXCEEDED"), "CLOSE 1009 message too big")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
