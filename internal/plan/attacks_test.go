@@ -28,9 +28,10 @@ func conflictingAliases(n int) string {
 // attacks maps the name of each attack to a document that crashes a process that runs graphql-go or keeps it busy
 // for a long time.
 var attacks = map[string]string{
-	"a cycle of one fragment":         "{...A}fragment A on Query{...A}",
-	"an unused cycle":                 "{int}fragment A on Query{...A}",
-	"a ring":                          "{...A}fragment A on Query{...B}fragment B on Query{...C}fragment C on Query{...A}",
+	"a cycle of one fragment": "{...A}fragment A on Query{...A}",
+	"an unused cycle":         "{int}fragment A on Query{...A}",
+	"a ring": "{...A}fragment A on Query{...B}" +
+		"fragment B on Query{...C}fragment C on Query{...A}",
 	"a cycle below a field":           "{...A}fragment A on Query{self{...A}}",
 	"a cycle in a second fragment A":  "{...A}fragment A on Query{int}fragment A on Query{...A}",
 	"600 kB of brackets":              strings.Repeat("[", 600_000),
@@ -149,7 +150,9 @@ func TestKnownBugsOfGraphqlGoAreAbsent(t *testing.T) {
 		{"the order of merged keys", `{self{string} int ...A self{int float}} fragment A on Query{self{int}}`, nil,
 			`{"data":{"self":{"string":"text","int":42,"float":2.5},"int":42}}`},
 		{"a whole number with a point", `query($n: Int){defaults(i: $n)}`, n(json.Number("5.0")),
-			`{"data":{"defaults":"[5,3,\"GREEN\",[1,2],\"a \\\"b\\\"\",{\"any\":[{\"color\":\"BLUE\",\"min\":1,\"name\":\"x\"}],\"color\":\"RED\",\"min\":4,\"name\":\"x\"}]"}}`},
+			`{"data":{"defaults":"[5,3,\"GREEN\",[1,2],\"a \\\"b\\\"\",` +
+				`{\"any\":[{\"color\":\"BLUE\",\"min\":1,\"name\":\"x\"}],` +
+				`\"color\":\"RED\",\"min\":4,\"name\":\"x\"}]"}}`},
 		{"a fraction for an Int", `query($n: Int){int(mode: $n)}`, n(json.Number("1.9")), "BAD_USER_INPUT"},
 		{"a string for an Int", `query($n: Int){int(mode: $n)}`, n("5"), "BAD_USER_INPUT"},
 		{"a boolean for an Int", `query($n: Int){int(mode: $n)}`, n(true), "BAD_USER_INPUT"},
@@ -157,7 +160,8 @@ func TestKnownBugsOfGraphqlGoAreAbsent(t *testing.T) {
 		{"an Int below 32 bits", `query($n: Int){int(mode: $n)}`, n(json.Number("-2147483649")), "BAD_USER_INPUT"},
 		{"a huge number", `query($n: Float){echo(f: $n)}`, n(json.Number("1e400")), "BAD_USER_INPUT"},
 		{"a result past 32 bits", `{int(mode: 5)}`, nil,
-			`{"data":{"int":null},"errors":[{"message":"Internal server error","locations":[{"line":1,"column":2}],"path":["int"],"extensions":{"code":"INTERNAL_SERVER_ERROR"}}]}`},
+			`{"data":{"int":null},"errors":[{"message":"Internal server error",` +
+				`"locations":[{"line":1,"column":2}],"path":["int"],"extensions":{"code":"INTERNAL_SERVER_ERROR"}}]}`},
 		{"all digits of an ID", `query($n: ID){echo(id: $n)}`, n(json.Number("9007199254740993")),
 			`{"data":{"echo":"[null,null,null,null,\"9007199254740993\",null,null,null,null,null]"}}`},
 		{"two root fields", `subscription{ticks tocks{int}}`, nil,

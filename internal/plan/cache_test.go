@@ -161,7 +161,8 @@ func realistic(g *rand.Rand, i int) string {
 	for range 1 + g.IntN(3) {
 		switch g.IntN(5) {
 		case 0:
-			fmt.Fprintf(&b, "  n%d: node(n: $id) { id name ... on Cat { lives kittens { id name mood(as: BLUE) } } peer { ...F } }\n", g.IntN(1000))
+			fmt.Fprintf(&b, "  n%d: node(n: $id) { id name ... on Cat { lives kittens { id name mood(as: BLUE) } } "+
+				"peer { ...F } }\n", g.IntN(1000))
 		case 1:
 			fmt.Fprintf(&b, "  e%d: echo(o: {min: 1, any: [{color: RED, id: $id2}]}, l: [1, 2, $on], s: \"text\")\n",
 				g.IntN(1000))
@@ -169,9 +170,11 @@ func realistic(g *rand.Rand, i int) string {
 			fmt.Fprintf(&b, "  c%d: cat { id name lives weight peers(count: %d) { id name __typename } }\n",
 				g.IntN(1000), i)
 		case 3:
-			fmt.Fprintf(&b, "  p%d: pets { __typename ... on Cat { lives } ... on Dog { bark(times: 3) owner { name } } }\n", g.IntN(1000))
+			fmt.Fprintf(&b, "  p%d: pets { __typename ... on Cat { lives } "+
+				"... on Dog { bark(times: 3) owner { name } } }\n", g.IntN(1000))
 		default:
-			fmt.Fprintf(&b, "  s%d: self { int float string boolean color must identity plain old matrix echo(o: $o) }\n", g.IntN(1000))
+			fmt.Fprintf(&b, "  s%d: self { int float string boolean color must identity plain old matrix "+
+				"echo(o: $o) }\n", g.IntN(1000))
 		}
 	}
 	text := strings.ReplaceAll(b.String(), ", id: $id2", "") +

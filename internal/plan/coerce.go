@@ -54,7 +54,8 @@ func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error
 		}
 		value, _ := vars(v.Raw)
 		if value == nil && t.NonNull {
-			return nil, literalErrorf(v, "Expected variable \"$%s\" provided to non-null type %q not to be null.", v.Raw, t)
+			return nil, literalErrorf(v, "Expected variable \"$%s\" provided to non-null type %q not to be null.",
+				v.Raw, t)
 		}
 		return value, nil
 	}
@@ -159,11 +160,13 @@ func scalarText(name string, kind ast.ValueKind, raw string) (any, bool) {
 
 func (s *Schema) objectLiteral(def *ast.Definition, v *ast.Value, vars lookup) (any, error) {
 	if v.Kind != ast.ObjectValue {
-		return nil, literalErrorf(v, "Expected value of type %q to be an object, found: %s.", def.Name, describeLiteral(v))
+		return nil, literalErrorf(v, "Expected value of type %q to be an object, found: %s.",
+			def.Name, describeLiteral(v))
 	}
 	for _, child := range v.Children {
 		if def.Fields.ForName(child.Name) == nil {
-			return nil, literalErrorf(v, "Expected value of type %q not to include unknown field %q.", def.Name, child.Name)
+			return nil, literalErrorf(v, "Expected value of type %q not to include unknown field %q.",
+				def.Name, child.Name)
 		}
 	}
 	object := make(map[string]any, len(v.Children))
@@ -179,7 +182,8 @@ func (s *Schema) objectLiteral(def *ast.Definition, v *ast.Value, vars lookup) (
 		}
 		if child == nil {
 			if f.Type.NonNull {
-				return nil, literalErrorf(v, "Expected value of type %q to include required field %q.", def.Name, f.Name)
+				return nil, literalErrorf(v, "Expected value of type %q to include required field %q.",
+					def.Name, f.Name)
 			}
 			continue
 		}

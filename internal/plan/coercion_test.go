@@ -180,7 +180,8 @@ func TestVariableValuesAreCoercedOnce(t *testing.T) {
 		"nested objects": {"Counts", "o",
 			strings.Repeat(`{"list":[1,1],"not":`, 15) + "{}" + strings.Repeat("}", 15), 30},
 	} {
-		text := "query($v:" + test.typ + "){" + strings.ReplaceAll(many(20, "a%d:counted(ARG:$v)"), "ARG", test.arg) + "}"
+		fields := strings.ReplaceAll(many(20, "a%d:counted(ARG:$v)"), "ARG", test.arg)
+		text := "query($v:" + test.typ + "){" + fields + "}"
 		d := json.NewDecoder(strings.NewReader(test.value))
 		d.UseNumber()
 		var value any

@@ -19,9 +19,11 @@ func TestControlCharactersAreAllowedInStringsAndComments(t *testing.T) {
 		"{echo(s:\"\"\"\n a\x1f\n  \x01b\n\"\"\")}": `{"data":{"echo":"a\u001f\n \u0001b"}}`,
 		"{echo # \x07\x00\n(s:\"x\")}":              `{"data":{"echo":"x"}}`,
 		"query($s:String=\"\x02\"){echo(s:$s)}":     `{"data":{"echo":"\u0002"}}`,
-		"{echo(s:\"\x07\uFDCF\uFDF0\")}":            `{"data":{"echo":"\u0007` + "\uFDCF\uFDF0" + `"}}`, // the neighbors of the substitutes
-		"{echo(s:\"\uFDD0\uFDEF\")}":                `{"data":{"echo":"` + "\uFDD0\uFDEF" + `"}}`,       // the substitutes themselves
-		"{echo(s:\"\x07\") nope}":                   `{"errors":[{"message":"Cannot query field \"nope\" on type \"Query\".","locations":[{"line":1,"column":14}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`,
+		// These are the neighbors of the substitutes, and then the substitutes themselves.
+		"{echo(s:\"\x07\uFDCF\uFDF0\")}": `{"data":{"echo":"\u0007` + "\uFDCF\uFDF0" + `"}}`,
+		"{echo(s:\"\uFDD0\uFDEF\")}":     `{"data":{"echo":"` + "\uFDD0\uFDEF" + `"}}`,
+		"{echo(s:\"\x07\") nope}": `{"errors":[{"message":"Cannot query field \"nope\" on type \"Query\".",` +
+			`"locations":[{"line":1,"column":14}],"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`,
 	} {
 		if got := ask(c, text, nil); got != want {
 			t.Errorf("%q:\n got %s\nwant %s", text, got, want)

@@ -78,7 +78,8 @@ var features = map[string]func(g *rand.Rand, i int) string{
 		return fmt.Sprintf("query(%s){a%d:echo(l:[%s])}", many(32, "$v%d:Int"), i, many(32, "$v%d"))
 	},
 	"lists of lists": func(_ *rand.Rand, i int) string {
-		return fmt.Sprintf("query($a:[[Int!]]$b:[[Int!]!]$c:[[Int!]!]!=[]){a%d:echo(ll:$a) b:echo(ll:$b) c:echo(ll:$c)}", i)
+		return fmt.Sprintf("query($a:[[Int!]]$b:[[Int!]!]$c:[[Int!]!]!=[])"+
+			"{a%d:echo(ll:$a) b:echo(ll:$b) c:echo(ll:$c)}", i)
 	},
 	"literals": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("query($a: Int){a%d:echo(l: [%s $a])}", i, strings.Repeat("1 ", 90))
@@ -143,7 +144,8 @@ var features = map[string]func(g *rand.Rand, i int) string{
 		return fmt.Sprintf("query($r: Int! $a:[[Int!]]=[%s]){a%d:echo(i:$r ll:$a)}", strings.Repeat("[] 5 ", 50), i)
 	},
 	"default of enums": func(_ *rand.Rand, i int) string {
-		return fmt.Sprintf("query($r: Int! $a:Color=RED $b:Boolean=true $c:ID=\"x\" $d:Int=null){a%d:echo(i:$r c:$a b:$b id:$c) b:echo(i:$d)}", i)
+		return fmt.Sprintf("query($r: Int! $a:Color=RED $b:Boolean=true $c:ID=\"x\" $d:Int=null)"+
+			"{a%d:echo(i:$r c:$a b:$b id:$c) b:echo(i:$d)}", i)
 	},
 	"defaults within arguments": func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("query($a:[Int]=[%s]){a%d:echo(l:$a) b:echo(l:$a) c:echo(l:$a)}", strings.Repeat("1 ", 100),
@@ -166,7 +168,8 @@ var features = map[string]func(g *rand.Rand, i int) string{
 		return fmt.Sprintf("{a%d:echo(s:\"\"\"%s\"\"\")}", i, strings.Repeat("x\n  ", 500))
 	},
 	"fragments": func(_ *rand.Rand, i int) string {
-		return fmt.Sprintf("{a%d:node{...F}%s} fragment F on Node{id name ...G} fragment G on Node{id ...on Cat{lives}}", i, many(20, "b%d:node{...F}"))
+		return fmt.Sprintf("{a%d:node{...F}%s} fragment F on Node{id name ...G} "+
+			"fragment G on Node{id ...on Cat{lives}}", i, many(20, "b%d:node{...F}"))
 	},
 	"aliases": func(_ *rand.Rand, i int) string { return fmt.Sprintf("{z%d:int %s}", i, many(49, "a%d:int")) },
 	"arguments": func(_ *rand.Rand, i int) string {

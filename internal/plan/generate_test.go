@@ -113,7 +113,8 @@ func (g *generator) selection(def *ast.Definition, depth int) string {
 func (g *generator) introspection() string {
 	name := []string{"Color", "Node", "Pet", "Filter", "Nothing"}[g.IntN(5)]
 	if g.one(50) {
-		return "__schema { queryType { name kind } subscriptionType { name fields { isDeprecated name } } mutationType { name } }"
+		return "__schema { queryType { name kind } " +
+			"subscriptionType { name fields { isDeprecated name } } mutationType { name } }"
 	}
 	return fmt.Sprintf("t%s: __type(name: %q) { kind name description ofType { name } }", name, name)
 }

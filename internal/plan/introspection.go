@@ -145,10 +145,11 @@ func onlyOnSchema(Args) any { return nil }
 // introspectionFields returns the root fields __schema and __type.
 func (s *Schema) introspectionFields() (schema, typ *Field) {
 	schema = &Field{Name: "__schema", Get: func(any) any { return s }}
-	typ = &Field{Name: "__type", Depends: onlyOnSchema, Resolve: func(_ context.Context, _ any, args Args) (any, error) {
+	typ = &Field{Name: "__type", Depends: onlyOnSchema}
+	typ.Resolve = func(_ context.Context, _ any, args Args) (any, error) {
 		name, _ := args[0].(string)
 		return s.root(s.types.Types[name]), nil
-	}}
+	}
 	return schema, typ
 }
 

@@ -75,28 +75,58 @@ func TestIntrospectionDescribesTypesFieldsAndDirectives(t *testing.T) {
 		{`{__type(name:"Filter"){inputFields(includeDeprecated:true){name isDeprecated deprecationReason}}}`,
 			`{"name":"must","isDeprecated":true,"deprecationReason":"Use min."}`},
 		{`{__type(name:"Filter"){kind isOneOf inputFields{name defaultValue}}}`,
-			`{"__type":{"kind":"INPUT_OBJECT","isOneOf":false,"inputFields":[{"name":"id","defaultValue":null},{"name":"color","defaultValue":"RED"},{"name":"min","defaultValue":"1"},`},
+			`{"__type":{"kind":"INPUT_OBJECT","isOneOf":false,` +
+				`"inputFields":[{"name":"id","defaultValue":null},{"name":"color","defaultValue":"RED"},` +
+				`{"name":"min","defaultValue":"1"},`},
 		{`{__type(name:"Query"){fields{name args{name defaultValue}}}}`,
-			`{"name":"defaults","args":[{"name":"i","defaultValue":"7"},{"name":"n","defaultValue":"3"},{"name":"c","defaultValue":"GREEN"},{"name":"l","defaultValue":"[1,2]"},{"name":"s","defaultValue":"\"a \\\"b\\\"\""},{"name":"o","defaultValue":"{min:4,any:[{color:BLUE}]}"}]}`},
-		{`{__type(name:"Color"){kind name description enumValues{name description isDeprecated} fields{name} inputFields{name} possibleTypes{name} interfaces{name} ofType{name} isOneOf specifiedByURL}}`, `{"__type":{"kind":"ENUM","name":"Color","description":"What it looks like.","enumValues":[{"name":"RED","description":"As fire.","isDeprecated":false},{"name":"GREEN","description":null,"isDeprecated":false},{"name":"BLUE","description":null,"isDeprecated":false}],"fields":null,"inputFields":null,"possibleTypes":null,"interfaces":null,"ofType":null,"isOneOf":null,"specifiedByURL":null}}`},
+			`{"name":"defaults","args":[` +
+				`{"name":"i","defaultValue":"7"},{"name":"n","defaultValue":"3"},{"name":"c","defaultValue":"GREEN"},` +
+				`{"name":"l","defaultValue":"[1,2]"},{"name":"s","defaultValue":"\"a \\\"b\\\"\""},` +
+				`{"name":"o","defaultValue":"{min:4,any:[{color:BLUE}]}"}]}`},
+		{`{__type(name:"Color"){kind name description enumValues{name description isDeprecated} fields{name} ` +
+			`inputFields{name} possibleTypes{name} interfaces{name} ofType{name} isOneOf specifiedByURL}}`,
+			`{"__type":{"kind":"ENUM","name":"Color","description":"What it looks like.",` +
+				`"enumValues":[{"name":"RED","description":"As fire.","isDeprecated":false},` +
+				`{"name":"GREEN","description":null,"isDeprecated":false},` +
+				`{"name":"BLUE","description":null,"isDeprecated":false}],` +
+				`"fields":null,"inputFields":null,"possibleTypes":null,"interfaces":null,"ofType":null,` +
+				`"isOneOf":null,"specifiedByURL":null}}`},
 		{`{__type(name:"Node"){kind possibleTypes{name} interfaces{name} fields{name} enumValues{name}}}`,
-			`{"__type":{"kind":"INTERFACE","possibleTypes":[{"name":"Cat"},{"name":"Dog"},{"name":"Person"}],"interfaces":[],"fields":[{"name":"id"},{"name":"name"},{"name":"peer"},{"name":"peers"}],"enumValues":null}}`},
+			`{"__type":{"kind":"INTERFACE","possibleTypes":[{"name":"Cat"},{"name":"Dog"},{"name":"Person"}],` +
+				`"interfaces":[],` +
+				`"fields":[{"name":"id"},{"name":"name"},{"name":"peer"},{"name":"peers"}],"enumValues":null}}`},
 		{`{__type(name:"Pet"){kind possibleTypes{name} fields{name} interfaces{name}}}`,
-			`{"__type":{"kind":"UNION","possibleTypes":[{"name":"Cat"},{"name":"Dog"}],"fields":null,"interfaces":null}}`},
+			`{"__type":{"kind":"UNION",` +
+				`"possibleTypes":[{"name":"Cat"},{"name":"Dog"}],"fields":null,"interfaces":null}}`},
 		{`{__type(name:"Cat"){kind interfaces{name} possibleTypes{name}}}`,
 			`{"__type":{"kind":"OBJECT","interfaces":[{"name":"Node"},{"name":"Named"}],"possibleTypes":null}}`},
 		{`{__type(name:"Int"){kind specifiedByURL isOneOf}}`,
 			`{"__type":{"kind":"SCALAR","specifiedByURL":null,"isOneOf":null}}`},
-		{`{__type(name:"Query"){fields{name type{kind name description ofType{kind name ofType{kind name ofType{kind name ofType{kind name ofType{name}}}}}}}}}`, `{"name":"stricter","type":{"kind":"NON_NULL","name":null,"description":null,"ofType":{"kind":"LIST","name":null,"ofType":{"kind":"NON_NULL","name":null,"ofType":{"kind":"LIST","name":null,"ofType":{"kind":"NON_NULL","name":null,"ofType":{"name":"Int"}}}}}}}`},
-		{`{__type(name:"Query"){fields{type{fields{name} enumValues{name} inputFields{name} interfaces{name} possibleTypes{name} isOneOf specifiedByURL}}}}`, `{"type":{"fields":null,"enumValues":null,"inputFields":null,"interfaces":null,"possibleTypes":null,"isOneOf":null,"specifiedByURL":null}}`},
+		{`{__type(name:"Query"){fields{name type{kind name description ofType{kind name ofType{kind name ` +
+			`ofType{kind name ofType{kind name ofType{name}}}}}}}}}`,
+			`{"name":"stricter","type":{"kind":"NON_NULL","name":null,"description":null,` +
+				`"ofType":{"kind":"LIST","name":null,"ofType":{"kind":"NON_NULL","name":null,` +
+				`"ofType":{"kind":"LIST","name":null,"ofType":{"kind":"NON_NULL","name":null,` +
+				`"ofType":{"name":"Int"}}}}}}}`},
+		{`{__type(name:"Query"){fields{type{fields{name} enumValues{name} inputFields{name} interfaces{name} ` +
+			`possibleTypes{name} isOneOf specifiedByURL}}}}`,
+			`{"type":{"fields":null,"enumValues":null,"inputFields":null,"interfaces":null,"possibleTypes":null,` +
+				`"isOneOf":null,"specifiedByURL":null}}`},
 		{`{__schema{description queryType{name} mutationType{name} subscriptionType{name}}}`,
-			`{"__schema":{"description":null,"queryType":{"name":"Query"},"mutationType":null,"subscriptionType":{"name":"Subscription"}}}`},
+			`{"__schema":{"description":null,"queryType":{"name":"Query"},` +
+				`"mutationType":null,"subscriptionType":{"name":"Subscription"}}}`},
 		{`{__schema{directives{name isRepeatable locations args{name type{kind ofType{name}} defaultValue}}}}`,
-			`{"__schema":{"directives":[{"name":"deprecated","isRepeatable":false,"locations":["FIELD_DEFINITION","ARGUMENT_DEFINITION","INPUT_FIELD_DEFINITION","ENUM_VALUE"],"args":[{"name":"reason","type":{"kind":"NON_NULL","ofType":{"name":"String"}},"defaultValue":"\"No longer supported\""}]},{"name":"include",`},
+			`{"__schema":{"directives":[{"name":"deprecated","isRepeatable":false,` +
+				`"locations":["FIELD_DEFINITION","ARGUMENT_DEFINITION","INPUT_FIELD_DEFINITION","ENUM_VALUE"],` +
+				`"args":[{"name":"reason","type":{"kind":"NON_NULL","ofType":{"name":"String"}},` +
+				`"defaultValue":"\"No longer supported\""}]},{"name":"include",`},
 		{`{__schema{types{name}}}`,
-			`{"__schema":{"types":[{"name":"Color"},{"name":"Node"},{"name":"Named"},{"name":"Query"},{"name":"Cat"},{"name":"Dog"},{"name":"Person"},{"name":"Pet"},{"name":"Filter"},{"name":"Subscription"},{"name":"Int"},`},
+			`{"__schema":{"types":[{"name":"Color"},{"name":"Node"},{"name":"Named"},{"name":"Query"},` +
+				`{"name":"Cat"},{"name":"Dog"},{"name":"Person"},{"name":"Pet"},` +
+				`{"name":"Filter"},{"name":"Subscription"},{"name":"Int"},`},
 		{`{__typename __schema{__typename types{__typename fields{__typename args{__typename} type{__typename}}}}}`,
-			`{"__typename":"Query","__schema":{"__typename":"__Schema","types":[{"__typename":"__Type","fields":null},`},
+			`{"__typename":"Query",` +
+				`"__schema":{"__typename":"__Schema","types":[{"__typename":"__Type","fields":null},`},
 	} {
 		got := ask(c, test.text, nil)
 		if not, ok := strings.CutPrefix(test.want, "!"); ok && strings.Contains(got, not) || !ok &&
@@ -127,7 +157,8 @@ func TestIntrospectionCanBeTurnedOff(t *testing.T) {
 		`{__schema{types{name}}}`:                             "Introspection is turned off.",
 		`{self{__type(name:"Cat"){name}}}`:                    "Introspection is turned off.",
 		`{...A} fragment A on Query{x:__schema{types{name}}}`: "Introspection is turned off.",
-		`{__typename cat{__typename}}`:                        `{"data":{"__typename":"Query","cat":{"__typename":"Cat"}}}`,
+		`{__typename cat{__typename}}`: `{"data":{"__typename":"Query",` +
+			`"cat":{"__typename":"Cat"}}}`,
 	} {
 		if got := ask(c, text, nil); !strings.Contains(got, want) {
 			t.Errorf("%s: got %s, want %s", text, got, want)

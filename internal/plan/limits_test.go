@@ -194,7 +194,8 @@ func TestCommonDocumentsAreWithinDefaultLimits(t *testing.T) {
 	must(t, err)
 	relay := "query Q{" + many(10, "...F%d") + "__typename}"
 	for i := range 10 {
-		relay += fmt.Sprintf(" fragment F%d on Query{__typename node{__typename id ...G%d ... on Cat{__typename id} ... on Dog{__typename id}}}", i, i)
+		relay += fmt.Sprintf(" fragment F%d on Query{__typename node{__typename id ...G%[1]d "+
+			"... on Cat{__typename id} ... on Dog{__typename id}}}", i)
 		relay += fmt.Sprintf(" fragment G%d on Node{__typename id name __typename id}", i)
 	}
 	documents := map[string]string{"introspection": string(full), "relay": relay, "empty variables": "query{info:int}"}
@@ -212,7 +213,8 @@ func TestResponseLimitIsExact(t *testing.T) {
 	if got := ask(testCache(t, Limits{Answer: data}), text, nil); got != whole {
 		t.Errorf("limit of exactly the size: got %s, want %s", got, whole)
 	}
-	want := fmt.Sprintf(`{"data":null,"errors":[{"message":"The response exceeds the limit of %d bytes.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`, data-1)
+	want := fmt.Sprintf(`{"data":null,"errors":[{"message":"The response exceeds the limit of %d bytes.",`+
+		`"extensions":{"code":"LIMIT_EXCEEDED"}}]}`, data-1)
 	if got := ask(testCache(t, Limits{Answer: data - 1}), text, nil); got != want {
 		t.Errorf("limit of one byte less: got %s, want %s", got, want)
 	}
@@ -234,7 +236,8 @@ func expensiveDocuments() map[string]string {
 	docs["equal fields"] = "{" + strings.Repeat("...{int int int int int int int int}", 132) + "}"
 	docs["equal fields nested"] = "{" + strings.Repeat("...{"+strings.Repeat("self{int}", 8)+"}", 45) + "}"
 	docs["fragments of equal fields"] = "{" + many(31, "...F%d") + "}" +
-		many(31, "fragment F%d on Query{...{int int int int int int int int}...{int int int int int int int int}...{int int int int int int int int}...{int int int int}}")
+		many(31, "fragment F%d on Query{...{int int int int int int int int}...{int int int int int int int int}"+
+			"...{int int int int int int int int}...{int int int int}}")
 	var b strings.Builder
 	b.WriteString(many(8, "query Q%d{...F0}"))
 	for i := range 32 {
@@ -259,7 +262,7 @@ func expensiveDocuments() map[string]string {
 	docs["many literals"] = "{echo(ll:[" + strings.Repeat("[1,2,3,4,5,6,7,8,9,1,2,3,4,5,6]", 100) + "])}"
 	docs["many objects"] = "{echo(os:[" + strings.Repeat("{min:1 max:2 any:{min:1} not:{min:2}},", 80) + "])}"
 	docs["literals in every fragment"] = "{...F0 x:int}" + strings.ReplaceAll(many(30,
-		"fragment F%d on Query{echo(l:[1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1]) ...G%[1]d}"), "x", "y")
+		"fragment F%d on Query{echo(l:[1"+strings.Repeat(" 1", 39)+"]) ...G%[1]d}"), "x", "y")
 	for i := range 30 {
 		docs["literals in every fragment"] = strings.Replace(docs["literals in every fragment"],
 			fmt.Sprintf("...G%d}", i), map[bool]string{true: fmt.Sprintf("...F%d}", i+1), false: "}"}[i < 29], 1)

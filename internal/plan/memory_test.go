@@ -72,7 +72,8 @@ func TestCountedMemoryOfConditionalPlansMatchesHeap(t *testing.T) {
 		return
 	}
 	s := hostedSchema(t)
-	const head = "query Q%d($a:Boolean!$b:Boolean!$c:Boolean!$d:Boolean!$e:[Int]=[%s]){x%[1]d:echo(l:$e) @skip(if:$a) " +
+	const head = "query Q%d($a:Boolean!$b:Boolean!$c:Boolean!$d:Boolean!$e:[Int]=[%s])" +
+		"{x%[1]d:echo(l:$e) @skip(if:$a) " +
 		"b:int @skip(if:$b) c:int @skip(if:$c) d:int @skip(if:$d) ...F} fragment F on Query{%[3]s"
 	long := "L" + strings.Repeat("x", 1000)
 	for name, rest := range map[string]string{"short": "int}", "long": "int}#" + strings.Repeat("x", 5000),

@@ -226,7 +226,8 @@ func TestFieldErrorAfterLongerLiteralHasCorrectColumn(t *testing.T) {
 	for _, s := range []string{"x", "longer", ""} {
 		got := ask(c, fmt.Sprintf(text, s, s), nil)
 		for line := 1; line <= 2; line++ {
-			if want := fmt.Sprintf(`"locations":[{"line":%d,"column":%d}]`, line, 17+len(s)); !strings.Contains(got, want) {
+			want := fmt.Sprintf(`"locations":[{"line":%d,"column":%d}]`, line, 17+len(s))
+			if !strings.Contains(got, want) {
 				t.Errorf("%q: got %s, want it to contain %s", s, got, want)
 			}
 		}

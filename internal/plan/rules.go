@@ -36,7 +36,8 @@ func fragmentsOnCompositeTypes(v *validation) {
 	}
 	v.OnInlineFragment(func(_ *core.Walker, f *ast.InlineFragment) {
 		if !composite(f.TypeCondition) {
-			v.invalid(v.at(f, partTypeCondition), "Fragment cannot condition on non composite type %q.", f.TypeCondition)
+			v.invalid(v.at(f, partTypeCondition),
+				"Fragment cannot condition on non composite type %q.", f.TypeCondition)
 		}
 	})
 	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
@@ -119,7 +120,8 @@ func variablesInAllowedPosition(v *validation) {
 		}
 		if !def.Type.IsCompatible(&place) {
 			v.invalid(locationsOf(def.Position, value.Position),
-				"Variable \"$%s\" of type %q used in position expecting type %q.", value.Raw, def.Type, value.ExpectedType)
+				"Variable \"$%s\" of type %q used in position expecting type %q.",
+				value.Raw, def.Type, value.ExpectedType)
 		}
 	})
 }

@@ -163,7 +163,8 @@ func uniqueNames(v *validation) {
 		}
 		for _, same := range groupBy(value.Children, childName) {
 			for _, f := range same[1:] {
-				v.invalid(locationsOf(same[0].Position, f.Position), "There can be only one input field named %q.", f.Name)
+				v.invalid(locationsOf(same[0].Position, f.Position),
+					"There can be only one input field named %q.", f.Name)
 			}
 		}
 	})

@@ -75,7 +75,8 @@ func (v *validation) object(def *ast.Definition, value *ast.Value) {
 	}
 	for _, child := range value.Children {
 		if def.Fields.ForName(child.Name) == nil {
-			v.invalid(locationsOf(child.Position), "Expected value of type %q not to include unknown field %q, found: %s.",
+			v.invalid(locationsOf(child.Position),
+				"Expected value of type %q not to include unknown field %q, found: %s.",
 				def.Name, child.Name, describeLiteral(value))
 		}
 	}

@@ -66,7 +66,8 @@ func TestPanicsBecomeMaskedFieldErrors(t *testing.T) {
 		Field{Name: "nothing", Type: "Int", Resolver: func(graphql.ResolveParams) (any, error) { panic(nil) }},
 	)
 	for name, want := range map[string]string{
-		"resolve":  `{"data":{"ok":1,"x":null},"errors":[{"message":"Internal server error","locations":[{"line":1,"column":5}],"path":["x"],`,
+		"resolve": `{"data":{"ok":1,"x":null},"errors":[{"message":"Internal server error",` +
+			`"locations":[{"line":1,"column":5}],"path":["x"],`,
 		"resolver": `{"data":{"ok":1,"x":null},`, "nothing": `{"data":{"ok":1,"x":null},`,
 		// For speed, Append and Get are called without a recover of their own.
 		"append": `{"data":null,"errors":[{"message":"Internal server error",`, "get": `{"data":null,"errors":`,
@@ -119,7 +120,8 @@ func TestInternalErrorsAreMasked(t *testing.T) {
 		resolverField("nobody", "Int", nil, (*Error)(nil)),
 		resolverField("both", "Int", 5, shared),
 	)
-	const shown = `{"message":"for you","locations":[{"line":1,"column":2}],"path":["%s"],"extensions":{"code":"RATE_LIMITED","a":"\"1\"","b":"2"}}`
+	const shown = `{"message":"for you","locations":[{"line":1,"column":2}],"path":["%s"],` +
+		`"extensions":{"code":"RATE_LIMITED","a":"\"1\"","b":"2"}}`
 	for name, want := range map[string]string{
 		"secret": `"Internal server error"`, "wrapped": fmt.Sprintf(shown, "wrapped"),
 		"plain":  fmt.Sprintf(shown, "plain"),
@@ -211,7 +213,8 @@ func TestValueThatTypeCannotRepresentIsFieldError(t *testing.T) {
 // A fragment counts only once in a selection set, even if it is spread there several times.
 func TestFieldErrorHasEachLocationOnce(t *testing.T) {
 	got := ask(testCache(t, defaultLimits), "{...A ...A int(mode: 4)} fragment A on Query{int(mode: 4)}", nil)
-	if want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`; !strings.Contains(got, want) {
+	want := `"locations":[{"line":1,"column":46},{"line":1,"column":12}],"path":["int"]`
+	if !strings.Contains(got, want) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

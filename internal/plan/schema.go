@@ -93,8 +93,7 @@ type Arg struct {
 	Default string
 }
 
-// A Value is one value of an enum. Resolvers receive its name. Deprecated is the reason why it is deprecated, or
-// "".
+// A Value is a value of an enum. Resolvers receive its name. Deprecated is the reason why it is deprecated, or "".
 type Value struct{ Name, Desc, Deprecated string }
 
 // Args are the arguments of a field in the order in which the field declares them. An absent or null argument is
@@ -199,7 +198,8 @@ func NewSchema(table []Type) (*Schema, error) {
 func prelude() *ast.SchemaDocument {
 	const draft = "DIRECTIVE_DEFINITION"
 	doc := validator.PreludeDocument()
-	doc.Directives = slices.DeleteFunc(doc.Directives, func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" })
+	isDefer := func(d *ast.DirectiveDefinition) bool { return d.Name == "defer" }
+	doc.Directives = slices.DeleteFunc(doc.Directives, isDefer)
 	nonNull := func(args ast.ArgumentDefinitionList) {
 		for _, a := range args {
 			a.Type.NonNull = a.Type.NonNull || a.DefaultValue != nil

@@ -18,8 +18,9 @@ type sharing struct {
 
 func newSharing() sharing {
 	return sharing{
-		map[string]string{}, map[site][]*sharedPart[*field]{}, map[site][]*sharedPart[*outputType]{}, map[callSite]*callArguments{},
-		map[*ast.Type]*outputType{},
+		map[string]string{},
+		map[site][]*sharedPart[*field]{}, map[site][]*sharedPart[*outputType]{},
+		map[callSite]*callArguments{}, map[*ast.Type]*outputType{},
 	}
 }
 

@@ -148,7 +148,8 @@ var invalidDocuments = []struct{ text, want string }{
 
 // accepted has valid documents that look invalid.
 var accepted = []string{
-	`{echo(s: "\ud83d\ude00 \u{1F600} \u{41} \\ud83d \u00e9")}`, `{echo(s: "\\\ud83d\ude00")}`, "\ufeff{int}", `query Q{int}`, `"a description" query Q{int}`, `{int,,,float}`, `{int#c
+	`{echo(s: "\ud83d\ude00 \u{1F600} \u{41} \\ud83d \u00e9")}`, `{echo(s: "\\\ud83d\ude00")}`, "\ufeff{int}",
+	`query Q{int}`, `"a description" query Q{int}`, `{int,,,float}`, `{int#c
 }`, `{echo(f: 1, id: 5, l: 1, ll: 1, os: {})}`, `{echo(ll: [1, [2]])}`, `{echo(i: 2147483647, l: [-2147483648])}`,
 	`query($a: Int! = 1){defaults(n: $a)}`, `query($a: Int){defaults(n: $a)}`,
 	`query($a: Int = 1){required(i: $a, l: [])}`, `query($a: Boolean = true){int @skip(if: $a)}`,

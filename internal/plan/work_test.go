@@ -47,7 +47,8 @@ func TestNumberOfVisitsByRulesIsBounded(t *testing.T) {
 }
 
 func TestUnknownFragmentIsReportedWithOtherErrors(t *testing.T) {
-	_, errs := testCache(t, defaultLimits).Prepare(`subscription{...A ...A a: ticks b: ticks} fragment A on Subscription{...X}`, "", nil)
+	const text = `subscription{...A ...A a: ticks b: ticks} fragment A on Subscription{...X}`
+	_, errs := testCache(t, defaultLimits).Prepare(text, "", nil)
 	var got []string
 	for _, e := range errs {
 		got = append(got, e.Message)
