@@ -73,7 +73,9 @@ func blockFieldsArePreserved(t *trial) {
 	t.expectPage(chaingql.BlocksQuery{Last: 100})
 	for i := range all {
 		for _, q := range []chaingql.BlocksQuery{
-			{Workchain: &all[i].Workchain}, {Shard: &all[i].Shard}, {Workchain: &all[i].Workchain, Shard: &all[i].Shard},
+			{Workchain: &all[i].Workchain},
+			{Shard: &all[i].Shard},
+			{Workchain: &all[i].Workchain, Shard: &all[i].Shard},
 		} {
 			q.First = 100
 			t.expectPage(q)

@@ -128,8 +128,8 @@ func (f *reading) endsBecause(why string, limit time.Duration) {
 			f.t.Fatalf("%s %s", f.name, it.fault)
 		case <-w.C:
 			if w.over() {
-				f.t.Fatalf("%s yielded error %v because %s, but did not return within %v: it must return after an error",
-					f.name, err, why, Prompt)
+				f.t.Fatalf("%s yielded error %v because %s, but did not return within %v: "+
+					"it must return after an error", f.name, err, why, Prompt)
 			}
 		}
 	}

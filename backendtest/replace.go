@@ -134,7 +134,8 @@ func (t *trial) replacedError(what string, err error, epoch string) bool {
 		}
 		t.Fatalf("%s ended with error %v after the chain was replaced: it must return ErrChainReplaced", what, err)
 	case errors.Is(err, chaingql.ErrChainReplaced) && now == epoch:
-		t.Fatalf("%s returned ErrChainReplaced, but Epoch still returned %q: it must return the new epoch first", what, now)
+		t.Fatalf("%s returned ErrChainReplaced, but Epoch still returned %q: it must return the new epoch first",
+			what, now)
 	}
 	return errors.Is(err, chaingql.ErrChainReplaced) || now != epoch
 }

@@ -99,8 +99,8 @@ func (l *replaceLoad) await(number int) bool {
 		case <-l.seen:
 		case <-w.C:
 			if w.over() {
-				l.Fatalf("no call returned blocks of the new chain, with the same Epoch before and after, within %v of "+
-					"Harness.Replace", l.Patience)
+				l.Fatalf("no call returned blocks of the new chain, with the same Epoch before and after, "+
+					"within %v of Harness.Replace", l.Patience)
 			}
 		}
 	}

@@ -209,8 +209,8 @@ func TestLicensesAreServed(t *testing.T) {
 			t.Errorf("LICENSES.txt has no line that starts with %q", name)
 		}
 	}
-	if resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || resp.Header.Get("Cache-Control") != "no-cache" {
-		t.Errorf("LICENSES.txt has headers %v, want Content-Type text/plain and Cache-Control no-cache", resp.Header)
+	if h := resp.Header; h.Get("Content-Type") != "text/plain; charset=utf-8" || h.Get("Cache-Control") != "no-cache" {
+		t.Errorf("LICENSES.txt has headers %v, want Content-Type text/plain and Cache-Control no-cache", h)
 	}
 }
 
@@ -222,8 +222,8 @@ func TestHEADHasHeadersOfGETButNoBody(t *testing.T) {
 			t.Errorf("HEAD %s: got status %s and body %.50q, want 200 without a body", path, got.Status, text)
 		}
 		for _, name := range []string{"Content-Length", "Content-Type", "Cache-Control"} {
-			if got.Header.Get(name) != want.Header.Get(name) || got.Header.Get(name) == "" {
-				t.Errorf("HEAD %s: header %s is %q, GET has %q", path, name, got.Header.Get(name), want.Header.Get(name))
+			if got, want := got.Header.Get(name), want.Header.Get(name); got != want || got == "" {
+				t.Errorf("HEAD %s: header %s is %q, GET has %q", path, name, got, want)
 			}
 		}
 	}
@@ -314,10 +314,10 @@ func TestOptionsAppearEscapedInPages(t *testing.T) {
 
 func TestProjectFieldIsHiddenIfEndpointHasNoProject(t *testing.T) {
 	const with = "/{project}/graphql"
-	for endpoint, hidden := range map[string]bool{"": false, with: false, ".." + with: false, "/api": true, "api": true} {
+	for endpoint, want := range map[string]bool{"": false, with: false, ".." + with: false, "/api": true, "api": true} {
 		text := body(t, get(explorer.New(&explorer.Options{Endpoint: endpoint}), "GET", "/live"))
-		if strings.Contains(text, `<label hidden>Project`) != hidden {
-			t.Errorf("endpoint %q: want a hidden project field: %v; the page is\n%s", endpoint, hidden, text)
+		if strings.Contains(text, `<label hidden>Project`) != want {
+			t.Errorf("endpoint %q: want a hidden project field: %v; the page is\n%s", endpoint, want, text)
 		}
 	}
 }

@@ -91,8 +91,8 @@ func (c *Chain) append(blocks []chaingql.Block) error {
 				i+1, len(blocks), b.Cursor, chaingql.ErrBadCursor)
 		}
 		if b.Cursor <= newest {
-			return fmt.Errorf("memchain: block %d of %d has cursor %q, which is not greater than the previous cursor %q",
-				i+1, len(blocks), b.Cursor, newest)
+			return fmt.Errorf("memchain: block %d of %d has cursor %q, "+
+				"which is not greater than the previous cursor %q", i+1, len(blocks), b.Cursor, newest)
 		}
 		newest = b.Cursor
 	}

@@ -66,8 +66,8 @@ type Options[B any] struct {
 	// ones. Zero turns it off.
 	WindowAge time.Duration
 
-	// WindowBytes is the maximum memory in bytes of the blocks that are kept because of Window and WindowAge. The newest
-	// block is kept even if it is larger.
+	// WindowBytes is the maximum memory in bytes of the blocks that are kept because of Window and WindowAge. The
+	// newest block is kept even if it is larger.
 	WindowBytes int
 
 	// KeptBytes is the maximum size in bytes of all Eval results that Readers have not read yet. If there are more, the
@@ -195,7 +195,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	if src.Gone == nil {
 		src.Gone = func(error) bool { return false }
 	}
-	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), retry: make(chan struct{}, 1), busy: 1, downSince: o.DownSince}
+	l := &Log[B]{src: src, opts: o, done: make(chan struct{}), retry: make(chan struct{}, 1), downSince: o.DownSince}
 	l.view.Store(&view[B]{})
 	l.state.Store(&SourceState{Since: time.Now()})
 	l.gaps.Store(1)
@@ -203,7 +203,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	l.openGaps.Store(new([]openGap))
 	l.byKey, l.pages = make(map[string]*shareGroup[B]), make(map[string]*page[B])
 	l.permanentGaps = make(map[string]permanentGap)
-	l.future.lowest, l.held.limit = true, maxHeldPages
+	l.busy, l.future.lowest, l.held.limit = 1, true, maxHeldPages
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }

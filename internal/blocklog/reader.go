@@ -51,12 +51,12 @@ type Reader[B any] struct {
 	// The group's lock guards these fields.
 	at                position // the reader has read every match before it; at.next is catchingUp if it is not live
 	since             uint64   // the group keeps for the reader only the matches from this number on
-	start             string   // if the reader joined without a cursor: it receives no block up to this one; otherwise ""
+	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
 	lastReturned      string   // cursor of the last item; before the first one, the cursor with which the reader joined
 	slot              int32    // index in group.members, -1 when closed; changes only while the log's lock is held too
 	fresh             bool     // the reader joined without a cursor
 	moved             bool     // the reader was moved during a search, whose result must be discarded
-	lost              error    // ErrGap or ErrNoPosition if the reader has ended at its cursor because of it; otherwise nil
+	lost              error    // ErrGap or ErrNoPosition if it ended the reader at its cursor; otherwise nil
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
 	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
 

@@ -137,7 +137,8 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 		for _, e := range entries {
 			p := l.src.Place(e.block)
 			if e.cursor >= cursor || p.Workchain != at.Workchain {
-				return f, fmt.Errorf("reading missing blocks: unexpected block %q in workchain %d", e.cursor, p.Workchain)
+				return f, fmt.Errorf("reading missing blocks: unexpected block %q in workchain %d",
+					e.cursor, p.Workchain)
 			}
 			v := f.heads.check(p)
 			if from, err := l.searchFrom(ctx, e, p, v, f); err != nil {

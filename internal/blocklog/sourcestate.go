@@ -70,7 +70,8 @@ func (l *Log[B]) endForOutage() {
 	l.mu.Unlock()
 	if len(wakes) > 0 {
 		l.logLine(slog.LevelWarn, "block source lost for too long; ending subscriptions", guard.Error(s.Err),
-			guard.Milliseconds("lost_ms", time.Since(s.Since)), slog.Int("subscriptions", len(wakes)), guard.Stack(s.Err))
+			guard.Milliseconds("lost_ms", time.Since(s.Since)), slog.Int("subscriptions", len(wakes)),
+			guard.Stack(s.Err))
 	}
 	pause := time.NewTimer(0)
 	defer pause.Stop()

@@ -49,7 +49,8 @@ func TestMultipartStreamFollowsApollosProtocol(t *testing.T) {
 			}
 			media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 			if err != nil || media != "multipart/mixed" || params["subscriptionspec"] != "1.0" {
-				t.Fatalf("received the type %q (%v), want multipart/mixed;subscriptionSpec=1.0", h.Get("Content-Type"), err)
+				t.Fatalf("received the type %q (%v), want multipart/mixed;subscriptionSpec=1.0",
+					h.Get("Content-Type"), err)
 			}
 			parts := multipart.NewReader(strings.NewReader(w.Body.String()), params["boundary"])
 			n := 0
@@ -71,7 +72,8 @@ func TestQueryResponseEqualsAStreamOfOneEvent(t *testing.T) {
 		if err := gqlsse.Serve(t.Context(), w, gqlsse.Options{Codec: codec}, s.wake, s); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := string(codec.AppendSuffix(append(codec.AppendPrefix(nil), `{"data":1}`...))), w.Body.String(); got != want {
+		want := w.Body.String()
+		if got := string(codec.AppendSuffix(append(codec.AppendPrefix(nil), `{"data":1}`...))); got != want {
 			t.Errorf("%s: prefix and suffix make %q, want %q", name, got, want)
 		}
 	}

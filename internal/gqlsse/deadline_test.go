@@ -26,7 +26,8 @@ func (h noDeadline) SetWriteDeadline(at time.Time) error {
 func TestServeSetsNoDeadlineWithoutWriteTimeout(t *testing.T) {
 	s := newScript()
 	s.put(io.EOF, event("1", "a"))
-	if err := gqlsse.Serve(t.Context(), noDeadline{httptest.NewRecorder(), t}, gqlsse.Options{}, s.wake, s); err != nil {
+	w := noDeadline{httptest.NewRecorder(), t}
+	if err := gqlsse.Serve(t.Context(), w, gqlsse.Options{}, s.wake, s); err != nil {
 		t.Error(err)
 	}
 }

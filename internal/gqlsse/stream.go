@@ -226,7 +226,8 @@ func (o *writer) write(p []byte) (err error) {
 	if err == nil {
 		err = o.rc.Flush()
 	}
-	if err != nil && deadline.Passed() && !errors.Is(err, os.ErrDeadlineExceeded) { // HTTP/2 reports only a closed stream
+	// HTTP/2 reports only a closed stream.
+	if err != nil && deadline.Passed() && !errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)
 	}
 	return err

@@ -52,7 +52,8 @@ func TestRunReturnsPanicAsErrorWithStack(t *testing.T) {
 func TestLoggedErrorsAreShortened(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	log.Error("failed", guard.Error(fmt.Errorf("read after %s: %w", strings.Repeat("\u00e9", 50_000), io.ErrUnexpectedEOF)))
+	err := fmt.Errorf("read after %s: %w", strings.Repeat("\u00e9", 50_000), io.ErrUnexpectedEOF)
+	log.Error("failed", guard.Error(err))
 	line := out.String()
 	if len(line) > 3<<10 || !strings.Contains(line, "read after ") || !strings.Contains(line, "unexpected EOF") {
 		t.Errorf("an error of 100 kB was logged as %.100q, %d bytes, want less than 3 KiB with its begin and its cause",

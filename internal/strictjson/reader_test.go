@@ -159,7 +159,8 @@ func TestIndexSpecialFindsTheFirstSpecialByte(t *testing.T) {
 					text[at+1] = '!' // a borrow in the subtraction must not move the index
 				}
 				if got := indexSpecial(text); got != want {
-					t.Fatalf("byte %#x at index %d of %d bytes: indexSpecial returns %d, want %d", c, at, length, got, want)
+					t.Fatalf("byte %#x at index %d of %d bytes: indexSpecial returns %d, want %d",
+						c, at, length, got, want)
 				}
 			}
 		}

@@ -127,7 +127,8 @@ func TestWaitForASharedCallIsLimited(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		go close(release)
-		if v, err := g.Do(t.Context(), "key", func(context.Context) (int, error) { return 2, nil }); v != 2 || err != nil {
+		two := func(context.Context) (int, error) { return 2, nil }
+		if v, err := g.Do(t.Context(), "key", two); v != 2 || err != nil {
 			t.Errorf("Do after JoinWithin returned %v and error %v, want its own call", v, err)
 		}
 	})
