@@ -30,12 +30,19 @@ func mistake(f *backend.File) chaingql.Backend {
 	return f
 }
 
+// These are short names for the types in the signatures of a Backend.
+type (
+	query  = chaingql.BlocksQuery
+	blocks = []chaingql.Block
+	stream = iter.Seq2[chaingql.Block, error]
+)
+
 // mistaken is a File with a mistake. Each function that is not nil replaces the method with the same name.
 type mistaken struct {
 	*backend.File
 	balance func(context.Context, chaingql.Address) (*big.Int, error)
-	blocks  func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error)
-	follow  func(context.Context, chaingql.Cursor) iter.Seq2[chaingql.Block, error]
+	blocks  func(context.Context, query) (blocks, error)
+	follow  func(context.Context, chaingql.Cursor) stream
 }
 
 func (m mistaken) Balance(ctx context.Context, a chaingql.Address) (*big.Int, error) {
@@ -45,14 +52,14 @@ func (m mistaken) Balance(ctx context.Context, a chaingql.Address) (*big.Int, er
 	return m.balance(ctx, a)
 }
 
-func (m mistaken) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+func (m mistaken) Blocks(ctx context.Context, q query) (blocks, error) {
 	if m.blocks == nil {
 		return m.File.Blocks(ctx, q)
 	}
 	return m.blocks(ctx, q)
 }
 
-func (m mistaken) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+func (m mistaken) Follow(ctx context.Context, after chaingql.Cursor) stream {
 	if m.follow == nil {
 		return m.File.Follow(ctx, after)
 	}
@@ -90,7 +97,7 @@ var mistakes = map[string]struct {
 		}},
 	"`Last` returns blocks in descending order": {
 		"a_page_has_exactly_the_blocks_that_the_query_selects", func(f *backend.File) chaingql.Backend {
-			return mistaken{File: f, blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			return mistaken{File: f, blocks: func(ctx context.Context, q query) (blocks, error) {
 				page, err := f.Blocks(ctx, q)
 				if q.Last > 0 {
 					slices.Reverse(page)
@@ -100,13 +107,13 @@ var mistakes = map[string]struct {
 		}},
 	"`Blocks` uses `>=` instead of `>` for `After`": {
 		"a_page_has_exactly_the_blocks_that_the_query_selects", func(f *backend.File) chaingql.Backend {
-			return mistaken{File: f, blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			return mistaken{File: f, blocks: func(ctx context.Context, q query) (blocks, error) {
 				page, err := f.Blocks(ctx, q)
 				if q.After != "" && q.First > 0 {
-					all, _ := f.Blocks(ctx, chaingql.BlocksQuery{First: chaingql.MaxPage})
+					all, _ := f.Blocks(ctx, query{First: chaingql.MaxPage})
 					for _, b := range all {
 						if b.Cursor == q.After {
-							page = append([]chaingql.Block{b}, page[:max(len(page)-1, 0)]...)
+							page = append(blocks{b}, page[:max(len(page)-1, 0)]...)
 						}
 					}
 				}
@@ -115,7 +122,7 @@ var mistakes = map[string]struct {
 		}},
 	"`Blocks` accepts any cursor": {
 		"Blocks_and_Follow_reject_a_foreign_cursor_with_ErrBadCursor", func(f *backend.File) chaingql.Backend {
-			return mistaken{File: f, blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			return mistaken{File: f, blocks: func(ctx context.Context, q query) (blocks, error) {
 				page, err := f.Blocks(ctx, q)
 				if errors.Is(err, chaingql.ErrBadCursor) {
 					return nil, nil
@@ -126,9 +133,9 @@ var mistakes = map[string]struct {
 	"`Blocks` returns a slice that callers share": {
 		"Blocks_returns_a_page_that_the_caller_owns", func(f *backend.File) chaingql.Backend {
 			var known sync.Map
-			return mistaken{File: f, blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			return mistaken{File: f, blocks: func(ctx context.Context, q query) (blocks, error) {
 				if page, ok := known.Load(q); ok {
-					return page.([]chaingql.Block), nil
+					return page.(blocks), nil
 				}
 				page, err := f.Blocks(ctx, q)
 				known.Store(q, page)
@@ -137,27 +144,27 @@ var mistakes = map[string]struct {
 		}},
 	"`Blocks` ignores its context": {
 		"a_call_whose_context_is_already_done_fails", func(f *backend.File) chaingql.Backend {
-			return mistaken{File: f, blocks: func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+			return mistaken{File: f, blocks: func(ctx context.Context, q query) (blocks, error) {
 				return f.Blocks(context.WithoutCancel(ctx), q)
 			}}
 		}},
 	"`Follow` ignores its cursor": {
 		"concurrent_calls_of_Follow_do_not_affect_each_other", func(f *backend.File) chaingql.Backend {
-			return mistaken{File: f, follow: func(ctx context.Context, _ chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+			return mistaken{File: f, follow: func(ctx context.Context, _ chaingql.Cursor) stream {
 				return f.Follow(ctx, "")
 			}}
 		}},
 	"`Follow` reads only the newest block": {
 		"Follow_yields_the_stored_blocks_and_then_waits", func(f *backend.File) chaingql.Backend {
-			return mistaken{File: f, follow: func(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
-				return chaingql.Poll(ctx, func(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-					return f.Blocks(ctx, chaingql.BlocksQuery{After: q.After, Last: 1})
+			return mistaken{File: f, follow: func(ctx context.Context, after chaingql.Cursor) stream {
+				return chaingql.Poll(ctx, func(ctx context.Context, q query) (blocks, error) {
+					return f.Blocks(ctx, query{After: q.After, Last: 1})
 				}, after, 20*time.Millisecond)
 			}}
 		}},
 	"`Follow` returns without an error": {
 		"Follow_ends_when_its_context_is_done", func(f *backend.File) chaingql.Backend {
-			return mistaken{File: f, follow: func(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
+			return mistaken{File: f, follow: func(ctx context.Context, after chaingql.Cursor) stream {
 				return func(yield func(chaingql.Block, error) bool) {
 					for b, err := range f.Follow(ctx, after) {
 						if err != nil || !yield(b, nil) {

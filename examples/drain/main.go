@@ -47,7 +47,8 @@ func main() {
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{info{version}}"}'
 
 # a subscription, which receives an error with the reason when the process shuts down
-curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{seq_no chain_order}}"}'
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
+		`-d '{"query":"subscription{blocks{seq_no chain_order}}"}'
 
 `, listener.Addr())
 	if err := run(ctx, listener, memchain.New(), *lead); err != nil { // replace with your Backend

@@ -87,7 +87,8 @@ func TestDrainFinishesQueriesAndSendsResumeCursors(t *testing.T) {
 		t.Fatal("the query did not reach the backend")
 	}
 	term()
-	hear(`{"type":"error","id":"1","payload":[{"message":"Service is shutting down","extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"01m"}}]}`)
+	hear(`{"type":"error","id":"1","payload":[{"message":"Service is shutting down",` +
+		`"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"01m"}}]}`)
 	if _, _, err := socket.Read(limited); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("the socket ended with %v, want close code 1001", err)
 	}

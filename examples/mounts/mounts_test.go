@@ -17,7 +17,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	middleware.DefaultLogger = middleware.RequestLogger(&middleware.DefaultLogFormatter{Logger: log.New(io.Discard, "", 0)})
+	silent := &middleware.DefaultLogFormatter{Logger: log.New(io.Discard, "", 0)}
+	middleware.DefaultLogger = middleware.RequestLogger(silent)
 	gin.SetMode(gin.TestMode)
 	os.Exit(m.Run())
 }

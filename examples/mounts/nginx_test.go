@@ -20,8 +20,9 @@ func TestNginxRefusesLargeBodiesWithJSON(t *testing.T) {
 	to := "http://" + p.run(t, strings.TrimPrefix(s.URL, "http://")) + "/demo/graphql"
 	query(t, to)
 	for size, want := range map[int]string{
-		129 << 10: `{"errors":[{"message":"The body exceeds the limit of 131072 bytes.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`,
-		2 << 20:   `{"errors":[{"message":"The body is too large.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`,
+		129 << 10: `{"errors":[{"message":"The body exceeds the limit of 131072 bytes.",` +
+			`"extensions":{"code":"LIMIT_EXCEEDED"}}]}`,
+		2 << 20: `{"errors":[{"message":"The body is too large.","extensions":{"code":"LIMIT_EXCEEDED"}}]}`,
 	} {
 		body := `{"query":"` + strings.Repeat(" ", size) + `"}`
 		if status, got := send(t, "POST", to, body, "Content-Type", "application/json"); status != 413 || got != want {

@@ -44,8 +44,8 @@ func nginx(conf, dir string) []string {
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		fmt.Fprintf(&temp, "%s_temp_path %s;\n", kind, filepath.Join(dir, kind))
 	}
-	whole := fmt.Sprintf("%sdaemon off;\npid %s;\nerror_log stderr;\nevents { worker_connections 4096; }\nhttp {\naccess_log off;\n%sinclude %s;\n}\n",
-		user, filepath.Join(dir, "pid"), &temp, conf)
+	whole := fmt.Sprintf("%sdaemon off;\npid %s;\nerror_log stderr;\nevents { worker_connections 4096; }\n"+
+		"http {\naccess_log off;\n%sinclude %s;\n}\n", user, filepath.Join(dir, "pid"), &temp, conf)
 	return []string{"-p", dir, "-e", "stderr", "-c", put(dir, "main.conf", whole)}
 }
 
@@ -189,7 +189,8 @@ func passes(t *testing.T, p proxy, replace ...string) {
 		next := way(ctx, t, to, `subscription{blocks(after:"`+string(s.newest())+`"){seq_no}}`)
 		for range 5 { // each block must arrive before the next one exists, so that buffering would be noticed
 			seqNo := s.commit(t)
-			if got, want := next(), fmt.Sprintf(`{"data":{"blocks":{"seq_no":%d}}}`, seqNo); !strings.Contains(got, want) {
+			want := fmt.Sprintf(`{"data":{"blocks":{"seq_no":%d}}}`, seqNo)
+			if got := next(); !strings.Contains(got, want) {
 				t.Fatalf("received %s, want %s", got, want)
 			}
 		}

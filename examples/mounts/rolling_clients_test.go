@@ -166,7 +166,8 @@ func (b *bed) sendQueries(ctx context.Context, perSecond int) {
 		case <-ctx.Done():
 			return
 		}
-		method := []string{"POST", "POST", "GET", "GET"}[n%4] // not in turns, as the proxy sends them to the instances in turns
+		// The methods do not alternate, because the proxy sends requests to the instances in turn.
+		method := []string{"POST", "POST", "GET", "GET"}[n%4]
 		b.clients.Go(func() {
 			began := time.Now()
 			err := b.query(method)

@@ -42,8 +42,8 @@ func (p *phase) check(t *testing.T) {
 		t.Errorf("%s: %d subscribers did not catch up within %v", p.name, p.behind, patience)
 	}
 	if p.dark > darkest+p.control {
-		t.Errorf("%s: a subscriber was without blocks for %v, want at most %v more than the %v of the instance that is never stopped",
-			p.name, p.dark, darkest, p.control)
+		t.Errorf("%s: a subscriber was without blocks for %v, want at most %v more than the %v "+
+			"of the instance that is never stopped", p.name, p.dark, darkest, p.control)
 	}
 	if p.blocks == 0 || p.queries == 0 || p.drained+p.cut == 0 {
 		t.Errorf("%s: %d blocks arrived, %d queries were sent, and %d connections ended; want some of each",
@@ -58,7 +58,8 @@ func (p *phase) row(proxy string) string {
 		p.dark.Seconds(), p.control.Seconds(), p.queries, list(p.failed), p.slowest.Milliseconds())
 }
 
-const header = `| proxy | part | blocks delivered | lost or doubled | connections drained + cut | reconnects | refused | longest time without a block (control) | queries | failed | slowest query |
+const header = `| proxy | part | blocks delivered | lost or doubled | connections drained + cut | reconnects ` +
+	`| refused | longest time without a block (control) | queries | failed | slowest query |
 |---|---|---|---|---|---|---|---|---|---|---|`
 
 func list(counts map[string]int) string {

@@ -73,8 +73,8 @@ func TestRestartsAndCrashesBehindProxiesLoseNoBlock(t *testing.T) {
 				t.Errorf("reconnects were refused during the rolling restart: %s", list(rolling.refused))
 			}
 			if rolling.drained < subscribers || rolling.cut > 0 {
-				t.Errorf("during the rolling restart, %d connections ended with a reason and %d without; want at least %d and 0",
-					rolling.drained, rolling.cut, subscribers)
+				t.Errorf("during the rolling restart, %d connections ended with a reason and %d without; "+
+					"want at least %d and 0", rolling.drained, rolling.cut, subscribers)
 			}
 		})
 	}

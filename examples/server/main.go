@@ -306,13 +306,16 @@ func greet(w io.Writer, addr net.Addr, cfg *config, balances map[chaingql.Addres
 http://%[5]s/
 
 # the latest block
-curl%[1]s http://%[2]s -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
+curl%[1]s http://%[2]s -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
 
 # a balance
-curl%[1]s http://%[2]s -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"%[3]s\"){info{balance(format:DEC)}}}}"}'
+curl%[1]s http://%[2]s -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{account(address:\"%[3]s\"){info{balance(format:DEC)}}}}"}'
 
 # each new masterchain block
-npx wscat%[4]s -c ws://%[2]s -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":{"query":"subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"}}'
+npx wscat%[4]s -c ws://%[2]s -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":`+
+		`{"query":"subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"}}'
 
 `, curl, url, account(balances), wscat, host)
 }

@@ -109,7 +109,8 @@ func TestHelpListsFlags(t *testing.T) {
 			t.Errorf("%s: exit code %d, stderr %q, want %d and no output", arg, code, stderr.String(), exitDone)
 		}
 		flags := regexp.MustCompile(`(?m)^  -([\w-]+)`).FindAllString(stdout.String(), -1)
-		if want := "[  -accounts   -addr   -chain   -drain-lead   -epoch   -lead   -project   -rate]"; fmt.Sprint(flags) != want {
+		const want = "[  -accounts   -addr   -chain   -drain-lead   -epoch   -lead   -project   -rate]"
+		if fmt.Sprint(flags) != want {
 			t.Errorf("%s: flags %v, want %s", arg, flags, want)
 		}
 	}
@@ -196,13 +197,17 @@ simulating a chain: every second one masterchain block and one block in each of 
 http://ADDR/
 
 # the latest block
-curl http://ADDR/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
+curl http://ADDR/demo/graphql -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
 
 # a balance
-curl http://ADDR/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"0:0fe54250faad8d67c03b8b390f49cebdec8f136bcec3d0adedf7bf550005bf8e\"){info{balance(format:DEC)}}}}"}'
+curl http://ADDR/demo/graphql -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{account(address:\"`+
+		`0:0fe54250faad8d67c03b8b390f49cebdec8f136bcec3d0adedf7bf550005bf8e\"){info{balance(format:DEC)}}}}"}'
 
 # each new masterchain block
-npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":{"query":"subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"}}'
+npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":`+
+		`{"query":"subscription{blocks(filter:{workchain_id:{eq:-1}}){seq_no id}}"}}'
 
 `, "ADDR", strings.TrimSuffix(strings.TrimPrefix(open.url, "http://"), "/demo/graphql"))
 	if open.greeting != want {
@@ -210,7 +215,8 @@ npx wscat -c ws://ADDR/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"st
 	}
 	open.stop()
 
-	const chain = `{"blocks":[{"workchain":-1,"shard":"8000000000000000","seq_no":7,"hash":"%[1]s","gen_utime":1,"chain_order":"07m"},
+	const chain = `{"blocks":[{"workchain":-1,"shard":"8000000000000000","seq_no":7,"hash":"%[1]s",` +
+		`"gen_utime":1,"chain_order":"07m"},
 		{"workchain":-1,"shard":"8000000000000000","seq_no":8,"hash":"%[1]s","gen_utime":2}]}`
 	for _, test := range []struct {
 		name string

@@ -33,13 +33,16 @@ func main() {
 		fmt.Printf(`serving on http://%[1]s/demo/graphql
 
 # the newest transactions, and the newest transactions of their senders
-curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{transactions(first:3){id amount(unit:COIN) from{address transactions(first:2){id}}}}"}'
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
+			`-d '{"query":"{transactions(first:3){id amount(unit:COIN) from{address transactions(first:2){id}}}}"}'
 
 # each new transaction
-curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{transactions{id block to{address}}}"}'
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
+			`-d '{"query":"subscription{transactions{id block to{address}}}"}'
 
 # each new transaction, over a WebSocket
-npx wscat -c ws://%[1]s/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":{"query":"subscription{transactions{id block to{address}}}"}}'
+npx wscat -c ws://%[1]s/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"start","payload":`+
+			`{"query":"subscription{transactions{id block to{address}}}"}}'
 
 `, listener.Addr())
 		err = serve(ctx, listener, time.Second)

@@ -136,8 +136,8 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 		len(tx[2].From.Transactions) != 1 {
 		t.Errorf("the response to a query for three transactions is %s", answer)
 	}
-	if answer := ask(t, address,
-		`{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`); !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
+	answer = ask(t, address, `{transactions(first:50){from{transactions(first:1){id}} to{transactions(first:1){id}}}}`)
+	if !strings.Contains(answer, "costs 101 calls of the backend, more than the limit of 50") {
 		t.Errorf("the response to nested lists is %s, want the error of a limit", answer)
 	}
 }

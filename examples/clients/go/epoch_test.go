@@ -67,7 +67,8 @@ func TestReplacedChainEndsStream(t *testing.T) {
 			}
 			for b, err := range s.client().Blocks(soon(t), "", nil) {
 				if err != nil || !strings.HasSuffix(b.Cursor, "~two") {
-					t.Errorf("after a new start, got block %q and error %v, want a block of the new chain", b.Cursor, err)
+					t.Errorf("after a new start, got block %q and error %v, want a block of the new chain",
+						b.Cursor, err)
 				}
 				break
 			}

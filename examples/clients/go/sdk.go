@@ -97,9 +97,10 @@ func FollowNew(ctx context.Context, sdk SDK, after string, process func(SDKBlock
 
 // readMissing calls process for the blocks between two cursors and returns the cursor of the last one.
 func readMissing(ctx context.Context, sdk SDK, after, before string, process func(SDKBlock)) (last string, err error) {
+	const blocks = `query($after:String){blockchain{blocks(first:50,after:$after)` +
+		`{edges{cursor node{seq_no chain_order}}}}}`
 	for {
-		data, err := sdk.Query(ctx, `query($after:String){blockchain{blocks(first:50,after:$after){edges{cursor node{seq_no chain_order}}}}}`,
-			map[string]any{"after": after})
+		data, err := sdk.Query(ctx, blocks, map[string]any{"after": after})
 		if err != nil {
 			return after, err
 		}

@@ -163,7 +163,9 @@ func (m *modelSDK) send(conn *websocket.Conn, frame string) {
 	_ = conn.Write(m.done, websocket.MessageText, []byte(frame)) // the reader notices a lost connection
 }
 
-func (m *modelSDK) Subscribe(document string, variables map[string]any, on func(json.RawMessage, error)) (func(), error) {
+func (m *modelSDK) Subscribe(
+	document string, variables map[string]any, on func(json.RawMessage, error),
+) (func(), error) {
 	payload, err := json.Marshal(map[string]any{"query": document, "variables": variables})
 	if err != nil {
 		return nil, err
