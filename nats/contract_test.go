@@ -17,9 +17,10 @@ import (
 // contract checks the rules of the Backend contract. All of them use one server, and each has its own chain.
 func contract(t *testing.T, storage natschain.Storage, change func(*backendtest.Harness)) {
 	s := newBroker(t)
-	// While this stream exists, the server does not remove its directory of streams. It would do so after the last stream
-	// is deleted, at the same time as the next rule creates one, which then fails.
-	if _, err := raw(t, s.ClientURL()).CreateStream(context.Background(), jetstream.StreamConfig{Name: "kept"}); err != nil {
+	// While this stream exists, the server does not remove its directory of streams. It would do so after the last
+	// stream is deleted, at the same time as the next rule creates one, which then fails.
+	kept := jetstream.StreamConfig{Name: "kept"}
+	if _, err := raw(t, s.ClientURL()).CreateStream(context.Background(), kept); err != nil {
 		t.Fatal(err)
 	}
 	chains := 0

@@ -42,7 +42,8 @@ func ExampleWriter() {
 	block := chaingql.Block{Workchain: -1, Shard: 1 << 63, SeqNo: 7, Cursor: chaingql.ChainOrder(-1, 1<<63, 7, 7)}
 	changed := map[chaingql.Address]*big.Int{{ID: [32]byte{1}}: big.NewInt(1_000_000_000)}
 
-	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), &natschain.Options{Create: &natschain.Storage{Replicas: 3}})
+	opts := &natschain.Options{Create: &natschain.Storage{Replicas: 3}}
+	backend, err := natschain.Open(ctx, os.Getenv("NATS_URL"), opts)
 	if err != nil {
 		log.Fatal(err)
 	}

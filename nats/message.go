@@ -111,7 +111,8 @@ func (n names) decode(seq uint64, subject string, payload []byte) stored {
 func (n names) parse(seq uint64, subject string, payload []byte) (stored, error) {
 	var m message
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return stored{}, fmt.Errorf("the message is not a block in JSON: error %.120q", err.Error()) // err may quote it all
+		// err may quote the complete payload.
+		return stored{}, fmt.Errorf("the message is not a block in JSON: error %.120q", err.Error())
 	}
 	s := stored{seq: seq, prev: m.Prev, block: chaingql.Block{SeqNo: m.SeqNo, Time: m.Time.UTC(), Cursor: m.Cursor}}
 	if m.Cursor == "" || checkCursor(m.Cursor) != nil {

@@ -124,7 +124,8 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 		block := want[at]
 		got, err := b.BlockBySeqNo(context.Background(), block.Workchain, block.Shard, block.SeqNo)
 		if err != nil || got != block {
-			t.Errorf("block %d of workchain %d: got %v and error %v, want %v", block.SeqNo, block.Workchain, got, err, block)
+			t.Errorf("block %d of workchain %d: got %v and error %v, want %v",
+				block.SeqNo, block.Workchain, got, err, block)
 		}
 	}
 	base, master := int32(0), int32(-1)

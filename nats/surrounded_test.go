@@ -46,7 +46,8 @@ func TestBlocksBetweenManyStrayMessagesAreFound(t *testing.T) {
 			shard, workchain := all[5].Shard, all[5].Workchain
 			for _, q := range []chaingql.BlocksQuery{
 				{First: 300}, {First: 1, After: all[3].Cursor}, {Last: 5, Before: all[9].Cursor},
-				{First: 8, Workchain: &workchain}, {First: 300, Workchain: &workchain}, {Last: 1, Workchain: &workchain},
+				{First: 8, Workchain: &workchain}, {First: 300, Workchain: &workchain},
+				{Last: 1, Workchain: &workchain},
 				{First: 1, Workchain: &workchain, Shard: &shard}, {First: 300, Workchain: &workchain, Shard: &shard},
 				{Last: 300, Workchain: &workchain, Shard: &shard, Before: all[8].Cursor},
 			} {

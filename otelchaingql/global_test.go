@@ -32,7 +32,8 @@ func TestGlobalProvidersCanBeSetAfterHooks(t *testing.T) {
 	op := queryMine
 	op.Trace.Parent = parent(traceA)
 	m.OperationFinished(m.OperationStarted(context.Background(), op), op, chaingql.Outcome{})
-	equal(t, "operations", m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"], "1")
+	started := m.read()["chaingql.operations.started{chaingql.transport=http,graphql.operation.type=query}"]
+	equal(t, "operations", started, "1")
 	equal(t, "spans", len(spans.Ended()), 1)
 	equal(t, "link", spans.Ended()[0].Links()[0].SpanContext.TraceID().String(), traceA)
 }

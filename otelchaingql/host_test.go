@@ -124,7 +124,8 @@ func (h *host) append(seqNo uint32) {
 }
 
 const (
-	balance   = `{"query":"query Mine{blockchain{account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}"%s}`
+	balance = `{"query":"query Mine{blockchain` +
+		`{account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}"%s}`
 	page      = `{"query":"{blockchain{blocks(first:3){edges{cursor}}}}"}`
 	newBlocks = `{"query":"subscription Live{blocks(after:\"\"){id}}"%s}`
 )

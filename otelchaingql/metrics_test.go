@@ -116,24 +116,24 @@ func TestOperationsAreCountedAndTimed(t *testing.T) {
 	m.run(subscriptionOf("graphql-ws"), chaingql.Outcome{Duration: time.Minute, Failed: true,
 		Reason: chaingql.ReasonGap, Err: chaingql.ErrGap})
 	m.OperationStarted(context.Background(), subscriptionOf("graphql-transport-ws"))
-	const q, s = "chaingql.transport=http,graphql.operation.type=query", "graphql.operation.type=subscription"
+	const q, s = "graphql.operation.type=query}", "graphql.operation.type=subscription}"
 	m.expect("operations", map[string]string{
-		"chaingql.operations.started{" + q + "}":                                                              "3",
-		"chaingql.operations.started{chaingql.transport=sse," + s + "}":                                       "1",
-		"chaingql.operations.started{chaingql.transport=graphql-ws," + s + "}":                                "1",
-		"chaingql.operations.started{chaingql.transport=graphql-transport-ws," + s + "}":                      "1",
-		"chaingql.operations.active{" + q + "}":                                                               "0",
-		"chaingql.operations.active{chaingql.transport=sse," + s + "}":                                        "0",
-		"chaingql.operations.active{chaingql.transport=graphql-ws," + s + "}":                                 "0",
-		"chaingql.operations.active{chaingql.transport=graphql-transport-ws," + s + "}":                       "1",
-		"chaingql.operations.failed{chaingql.transport=http,error.type=TIMEOUT,graphql.operation.type=query}": "1",
-		"chaingql.operations.failed{chaingql.transport=http,error.type=_OTHER,graphql.operation.type=query}":  "1",
-		"chaingql.operations.failed{chaingql.transport=graphql-ws,error.type=gap," + s + "}":                  "1",
-		"chaingql.query.duration{" + q + "}":                                                                  "1 in 1s",
-		"chaingql.query.duration{chaingql.transport=http,error.type=TIMEOUT,graphql.operation.type=query}":    "1 in 2s",
-		"chaingql.query.duration{chaingql.transport=http,error.type=_OTHER,graphql.operation.type=query}":     "1 in 0s",
-		"chaingql.subscription.duration{chaingql.reason=client,chaingql.transport=sse," + s + "}":             "1 in 3600s",
-		"chaingql.subscription.duration{chaingql.reason=gap,chaingql.transport=graphql-ws," + s + "}":         "1 in 60s",
+		"chaingql.operations.started{chaingql.transport=http," + q:                              "3",
+		"chaingql.operations.started{chaingql.transport=sse," + s:                               "1",
+		"chaingql.operations.started{chaingql.transport=graphql-ws," + s:                        "1",
+		"chaingql.operations.started{chaingql.transport=graphql-transport-ws," + s:              "1",
+		"chaingql.operations.active{chaingql.transport=http," + q:                               "0",
+		"chaingql.operations.active{chaingql.transport=sse," + s:                                "0",
+		"chaingql.operations.active{chaingql.transport=graphql-ws," + s:                         "0",
+		"chaingql.operations.active{chaingql.transport=graphql-transport-ws," + s:               "1",
+		"chaingql.operations.failed{chaingql.transport=http,error.type=TIMEOUT," + q:            "1",
+		"chaingql.operations.failed{chaingql.transport=http,error.type=_OTHER," + q:             "1",
+		"chaingql.operations.failed{chaingql.transport=graphql-ws,error.type=gap," + s:          "1",
+		"chaingql.query.duration{chaingql.transport=http," + q:                                  "1 in 1s",
+		"chaingql.query.duration{chaingql.transport=http,error.type=TIMEOUT," + q:               "1 in 2s",
+		"chaingql.query.duration{chaingql.transport=http,error.type=_OTHER," + q:                "1 in 0s",
+		"chaingql.subscription.duration{chaingql.reason=client,chaingql.transport=sse," + s:     "1 in 3600s",
+		"chaingql.subscription.duration{chaingql.reason=gap,chaingql.transport=graphql-ws," + s: "1 in 60s",
 	})
 }
 
@@ -159,7 +159,9 @@ func TestListedOperationNamesAndProjectsAreInMetrics(t *testing.T) {
 	m.run(stranger, chaingql.Outcome{})
 	got := m.read()
 	for _, name := range []string{"Mine", "_OTHER"} {
-		equal(t, name, got["chaingql.operations.started{chaingql.project=demo,chaingql.transport=http,graphql.operation.name="+name+",graphql.operation.type=query}"], "1")
+		started := got["chaingql.operations.started{chaingql.project=demo,chaingql.transport=http,"+
+			"graphql.operation.name="+name+",graphql.operation.type=query}"]
+		equal(t, name, started, "1")
 	}
 }
 

@@ -30,10 +30,10 @@ type Options struct {
 	// only adds the link. otelhttp itself continues clients' traces unless its option WithPublicEndpointFn is used.
 	TrustRemoteParent bool
 
-	// Baggage adds the client's baggage to the context of Backend calls, if Propagator reads baggage. Every instrumented
-	// library that the Backend uses then sends that baggage to other servers, so set it only if all API clients are
-	// your own. Default: false, which adds no baggage. If a middleware around the Handler, such as otelhttp, reads
-	// baggage with its own propagator, the context contains the baggage anyway.
+	// Baggage adds the client's baggage to the context of Backend calls, if Propagator reads baggage. Every
+	// instrumented library that the Backend uses then sends that baggage to other servers, so set it only if all API
+	// clients are your own. Default: false, which adds no baggage. If a middleware around the Handler, such as
+	// otelhttp, reads baggage with its own propagator, the context contains the baggage anyway.
 	Baggage bool
 
 	// OperationNames lists the operation names that may appear in span names and in the metric attribute

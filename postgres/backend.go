@@ -99,7 +99,8 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 		pool: pool, opts: o, closed: make(chan struct{}), writerSem: make(chan struct{}, 1),
 		tables: tables{name("blocks"), name("accounts"), name("chaingql_state")},
 		listen: subscription{
-			config: listening, destination: destination(conn), topic: o.Schema, timeout: o.Timeout, pingAfter: pingAfter,
+			config: listening, destination: destination(conn), topic: o.Schema,
+			timeout: o.Timeout, pingAfter: pingAfter,
 		},
 	}
 	if err := b.prepare(ctx); err != nil {

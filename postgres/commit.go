@@ -116,8 +116,8 @@ const notifySQL = "SELECT pg_notify($1, $2)"
 func (w *Writer) lock(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.Cursor, err error) {
 	var batch pgx.Batch
 	batch.Queue(lockSQL, w.b.key("write"))
-	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM "+w.b.tables.blocks+" WHERE cursor > s.pruned), ''), s.pruned"+
-		" FROM "+w.b.tables.state+" s WHERE chain = $1", w.chain)
+	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM "+w.b.tables.blocks+" WHERE cursor > s.pruned), ''), "+
+		"s.pruned FROM "+w.b.tables.state+" s WHERE chain = $1", w.chain)
 	results := tx.SendBatch(ctx, &batch)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {

@@ -73,8 +73,10 @@ func TestWriteTransactionsSetServerTimeouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	const sql = `SELECT concat_ws(' ', current_setting('idle_in_transaction_session_timeout'), current_setting('statement_timeout'),
-		current_setting('tcp_keepalives_idle'), current_setting('tcp_keepalives_interval'), current_setting('tcp_keepalives_count'))`
+	const sql = `SELECT concat_ws(' ',
+		current_setting('idle_in_transaction_session_timeout'), current_setting('statement_timeout'),
+		current_setting('tcp_keepalives_idle'), current_setting('tcp_keepalives_interval'),
+		current_setting('tcp_keepalives_count'))`
 	settings := func() (text string) {
 		if err := conn.QueryRow(t.Context(), sql).Scan(&text); err != nil {
 			t.Fatal(err)

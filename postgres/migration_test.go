@@ -48,7 +48,8 @@ func TestMigrationKeepsStoredBlocks(t *testing.T) {
 	if err := writer(t, old).Append(t.Context(), all...); err != nil {
 		t.Fatal(err)
 	}
-	defer postgres.Migrating("ALTER TABLE blocks ADD COLUMN later integer NOT NULL DEFAULT 7;\nCREATE INDEX later ON blocks (later);")()
+	defer postgres.Migrating("ALTER TABLE blocks ADD COLUMN later integer NOT NULL DEFAULT 7;\n" +
+		"CREATE INDEX later ON blocks (later);")()
 	_, err := postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: opts.Schema,
 		SkipMigrations: true})
 	expectError(t, err, "have version 3, but version 4 is needed")
@@ -68,7 +69,8 @@ func TestMigrationKeepsStoredBlocks(t *testing.T) {
 		})
 	}
 	opening.Wait()
-	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 4 FROM "+quote(opts.Schema)+".chaingql_state) AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
+	s.admin(t, "DO $$ BEGIN ASSERT (SELECT version = 4 FROM "+quote(opts.Schema)+".chaingql_state) "+
+		"AND (SELECT sum(later) = 70 FROM "+quote(opts.Schema)+".blocks); END $$")
 	if _, err := old.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil {
 		t.Errorf("Blocks of the Backend that was open during the migration: %v", err)
 	}
@@ -91,7 +93,8 @@ func TestVersionOneTablesAreMigrated(t *testing.T) {
 			rows = nil
 		}
 		for _, row := range rows {
-			s.admin(t, "INSERT INTO "+name+".blocks VALUES ("+row+", 0, 0, 0, decode(repeat('00', 32), 'hex'), '2023-11-14T22:13:20.123456Z')")
+			s.admin(t, "INSERT INTO "+name+".blocks VALUES ("+row+", 0, 0, 0, "+
+				"decode(repeat('00', 32), 'hex'), '2023-11-14T22:13:20.123456Z')")
 		}
 		s.admin(t, "INSERT INTO "+name+".accounts VALUES (0, decode(repeat('00', 32), 'hex'), 7)")
 
@@ -122,7 +125,8 @@ func TestVersionOneTablesAreMigrated(t *testing.T) {
 			t.Errorf("got blocks %v and error %v, want %v", cursorsOf(page), err, cursorsOf(want))
 		}
 		// A process of the previous version deletes the blocks first and then updates pruned.
-		s.admin(t, "BEGIN; DELETE FROM "+name+".blocks WHERE cursor > '03' AND cursor <= '05'; UPDATE "+name+".chaingql_state SET pruned = '05'; COMMIT")
+		s.admin(t, "BEGIN; DELETE FROM "+name+".blocks WHERE cursor > '03' AND cursor <= '05'; "+
+			"UPDATE "+name+".chaingql_state SET pruned = '05'; COMMIT")
 		_, err = b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10, After: "04"})
 		if !errors.Is(err, chaingql.ErrCursorTooOld) {
 			t.Errorf("Blocks after 04 returned error %v, want ErrCursorTooOld", err)

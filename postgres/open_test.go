@@ -179,7 +179,8 @@ func TestOpenReportsMalformedEnvironmentVariable(t *testing.T) {
 }
 
 func TestErrorContainsRepeatedReasonOnce(t *testing.T) {
-	_, err := postgres.Open(t.Context(), "postgres://app:hunter2@127.0.0.1:1/chain?sslmode=prefer", nil) // with TLS, then without
+	// With this sslmode, pgx connects with TLS and then without it.
+	_, err := postgres.Open(t.Context(), "postgres://app:hunter2@127.0.0.1:1/chain?sslmode=prefer", nil)
 	expectError(t, err, "connection refused")
 	if n := strings.Count(err.Error(), "connection refused"); n != 1 {
 		t.Errorf("the error contains the reason %d times, want once: %v", n, err)
@@ -211,7 +212,8 @@ func TestTimeoutEndsReadsIfServerStalls(t *testing.T) {
 	}
 	defer p.Stall()()
 	b.Hurry(time.Second)
-	if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 1}); !errors.Is(err, context.DeadlineExceeded) {
+	_, err := b.Blocks(context.Background(), chaingql.BlocksQuery{First: 1})
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Blocks returned error %v, want DeadlineExceeded", err)
 	}
 	for _, err := range b.Follow(context.Background(), "") {

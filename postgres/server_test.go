@@ -65,7 +65,8 @@ func newServer(set ...string) (*server, error) {
 			return err
 		}
 		// Over TCP, all users except the superuser need a password.
-		hba := "local all all trust\nhost all,replication postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+		hba := "local all all trust\nhost all,replication postgres 127.0.0.1/32 trust\n" +
+			"host all all 127.0.0.1/32 scram-sha-256\n"
 		return os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(hba), 0o600)
 	})
 }

@@ -94,8 +94,8 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 				chaingql.ErrBadCursor)
 		}
 		if i > 0 && b.Cursor <= blocks[i-1].Cursor {
-			return fmt.Errorf("postgres: block %d of %d has cursor %q, which is not after %q", i+1, len(blocks), b.Cursor,
-				blocks[i-1].Cursor)
+			return fmt.Errorf("postgres: block %d of %d has cursor %q, which is not after %q",
+				i+1, len(blocks), b.Cursor, blocks[i-1].Cursor)
 		}
 	}
 	accounts, err := accountsOf(balances)

@@ -96,7 +96,8 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 		}
 	})
 	within(t, 10*time.Second, func() {
-		if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 3}); !errors.Is(err, chaingql.ErrUnavailable) {
+		_, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 3})
+		if !errors.Is(err, chaingql.ErrUnavailable) {
 			t.Errorf("Blocks: got error %v, want ErrUnavailable", err)
 		}
 	})

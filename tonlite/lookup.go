@@ -15,8 +15,8 @@ import (
 // was created.
 const maxCommitDelay = 64
 
-var errCommitDelay = fmt.Errorf("tonlite: none of the %d masterchain blocks after its creation commits to the shard block",
-	maxCommitDelay)
+var errCommitDelay = fmt.Errorf("tonlite: none of the %d masterchain blocks after its creation "+
+	"commits to the shard block", maxCommitDelay)
 
 // BlockBySeqNo returns the block with a number in exactly one shard, as [chaingql.SeqNoIndex]
 // specifies. It can find only blocks that a server still has. Unless the blocks are cached, it needs

@@ -87,7 +87,8 @@ func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.Bl
 		check := checkForward
 		if l.Back {
 			if i > 0 && l.To != to {
-				return reached, key, fmt.Errorf("%w: a backward link is neither the first nor leads to the target", errProof)
+				return reached, key, fmt.Errorf(
+					"%w: a backward link is neither the first nor leads to the target", errProof)
 			}
 			check = checkBack
 		}

@@ -70,10 +70,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
 
 # the latest block
-curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(last:1){edges{node{hash seq_no}}}}}"}'
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{blocks(last:1){edges{node{hash seq_no}}}}}"}'
 
 # each new block
-curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{seq_no chain_order}}"}'
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
+		`-d '{"query":"subscription{blocks{seq_no chain_order}}"}'
 
 # the metrics that Prometheus scrapes
 curl http://%[1]s/metrics

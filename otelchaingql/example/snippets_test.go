@@ -27,7 +27,8 @@ func Example_mount() {
 func Example_prometheus() {
 	registry := client.NewRegistry()
 
-	exporter, err := prometheus.New(prometheus.WithRegisterer(registry)) // go.opentelemetry.io/otel/exporters/prometheus
+	// The package prometheus is go.opentelemetry.io/otel/exporters/prometheus.
+	exporter, err := prometheus.New(prometheus.WithRegisterer(registry))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -83,8 +83,9 @@ const (
 	traceID, remote = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	traceparent     = "00-" + traceID + "-" + remote + "-01"
 
-	balance = `{"query":"{blockchain{account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}"}`
-	live    = `{"query":"subscription{blocks(after:\"\"){seq_no}}"}`
+	balance = `{"query":"{blockchain` +
+		`{account(address:\"0:abababababababababababababababababababababababababababababababab\"){info{balance}}}}"}`
+	live = `{"query":"subscription{blocks(after:\"\"){seq_no}}"}`
 )
 
 // send sends a query over HTTP. header contains names and values of header fields in turn.
@@ -242,7 +243,8 @@ func (tr *trial) everything() {
 	leave()
 	_ = old.Close(websocket.StatusNormalClosure, "")
 	_ = c.Close(websocket.StatusNormalClosure, "")
-	tr.await(`chaingql_sockets_closed_total{chain="simulated",chaingql_reason="client",chaingql_transport="graphql-ws"`,
-		`chaingql_sockets_closed_total{chain="simulated",chaingql_reason="client",chaingql_transport="graphql-transport-ws"`,
-		`chaingql_subscription_duration_seconds_count{chain="simulated",chaingql_reason="client",chaingql_transport="sse"`)
+	const ended = `{chain="simulated",chaingql_reason="client",chaingql_transport=`
+	tr.await("chaingql_sockets_closed_total"+ended+`"graphql-ws"`,
+		"chaingql_sockets_closed_total"+ended+`"graphql-transport-ws"`,
+		"chaingql_subscription_duration_seconds_count"+ended+`"sse"`)
 }

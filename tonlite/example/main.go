@@ -116,15 +116,19 @@ func serve(ctx context.Context, backend *tonlite.Backend, listener net.Listener,
 	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
 
 # the latest block
-curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
 
 # each new block
-curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
+		`-d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
 
 `, listener.Addr())
 	if states {
 		fmt.Fprintf(stdout, `# the balance of the elector contract
-curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"-1:3333333333333333333333333333333333333333333333333333333333333333\"){info{balance(format:DEC)}}}}"}'
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
+			`-d '{"query":"{blockchain{account(address:\"`+
+			`-1:3333333333333333333333333333333333333333333333333333333333333333\"){info{balance(format:DEC)}}}}"}'
 
 `, listener.Addr())
 	}

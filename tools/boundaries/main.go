@@ -138,7 +138,8 @@ func noticed(ctx context.Context, root string, c comparison, packages []string, 
 		return false, err
 	}
 	for _, pkg := range packages {
-		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-timeout", limit.String(), "-overlay", overlay, pkg)
+		test := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-timeout", limit.String(),
+			"-overlay", overlay, pkg)
 		test.Dir = root
 		err := test.Run()
 		if ctx.Err() != nil {

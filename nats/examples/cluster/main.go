@@ -77,13 +77,16 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 proxy    http://%[1]s/demo/graphql
 
 # the latest block
-curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{hash seq_no}}}}}"}'
 
 # each new block, with the cursor to resume from at any host
-curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' -d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
+curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
+		`-d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
 
 # a balance
-curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":"{blockchain{account(address:\"%[2]v\"){info{balance(format:DEC)}}}}"}'
+curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
+		`-d '{"query":"{blockchain{account(address:\"%[2]v\"){info{balance(format:DEC)}}}}"}'
 
 `, c.proxy.addr, miner)
 

@@ -22,22 +22,37 @@ var (
 
 	idGetMasterchainInfo = constructor("liteServer.getMasterchainInfo = liteServer.MasterchainInfo")
 	idGetBlock           = constructor("liteServer.getBlock id:tonNode.blockIdExt = liteServer.BlockData")
-	idGetBlockHeader     = constructor("liteServer.getBlockHeader id:tonNode.blockIdExt mode:# = liteServer.BlockHeader")
-	idLookupBlock        = constructor("liteServer.lookupBlock mode:# id:tonNode.blockId lt:mode.1?long utime:mode.2?int = liteServer.BlockHeader")
-	idGetAccountState    = constructor("liteServer.getAccountState id:tonNode.blockIdExt account:liteServer.accountId = liteServer.AccountState")
-	idGetAllShardsInfo   = constructor("liteServer.getAllShardsInfo id:tonNode.blockIdExt = liteServer.AllShardsInfo")
-	idGetBlockProof      = constructor("liteServer.getBlockProof mode:# known_block:tonNode.blockIdExt target_block:mode.0?tonNode.blockIdExt = liteServer.PartialBlockProof")
+	idGetBlockHeader     = constructor("liteServer.getBlockHeader id:tonNode.blockIdExt mode:# " +
+		"= liteServer.BlockHeader")
+	idLookupBlock = constructor("liteServer.lookupBlock mode:# id:tonNode.blockId " +
+		"lt:mode.1?long utime:mode.2?int = liteServer.BlockHeader")
+	idGetAccountState = constructor("liteServer.getAccountState id:tonNode.blockIdExt account:liteServer.accountId " +
+		"= liteServer.AccountState")
+	idGetAllShardsInfo = constructor("liteServer.getAllShardsInfo id:tonNode.blockIdExt = liteServer.AllShardsInfo")
+	idGetBlockProof    = constructor("liteServer.getBlockProof mode:# known_block:tonNode.blockIdExt " +
+		"target_block:mode.0?tonNode.blockIdExt = liteServer.PartialBlockProof")
 
-	idMasterchainInfo   = constructor("liteServer.masterchainInfo last:tonNode.blockIdExt state_root_hash:int256 init:tonNode.zeroStateIdExt = liteServer.MasterchainInfo")
-	idBlockData         = constructor("liteServer.blockData id:tonNode.blockIdExt data:bytes = liteServer.BlockData")
-	idBlockHeader       = constructor("liteServer.blockHeader id:tonNode.blockIdExt mode:# header_proof:bytes = liteServer.BlockHeader")
-	idAccountState      = constructor("liteServer.accountState id:tonNode.blockIdExt shardblk:tonNode.blockIdExt shard_proof:bytes proof:bytes state:bytes = liteServer.AccountState")
-	idAllShardsInfo     = constructor("liteServer.allShardsInfo id:tonNode.blockIdExt proof:bytes data:bytes = liteServer.AllShardsInfo")
-	idPartialBlockProof = constructor("liteServer.partialBlockProof complete:Bool from:tonNode.blockIdExt to:tonNode.blockIdExt steps:vector liteServer.BlockLink = liteServer.PartialBlockProof")
-	idLinkBack          = constructor("liteServer.blockLinkBack to_key_block:Bool from:tonNode.blockIdExt to:tonNode.blockIdExt dest_proof:bytes proof:bytes state_proof:bytes = liteServer.BlockLink")
-	idLinkForward       = constructor("liteServer.blockLinkForward to_key_block:Bool from:tonNode.blockIdExt to:tonNode.blockIdExt dest_proof:bytes config_proof:bytes signatures:liteServer.SignatureSet = liteServer.BlockLink")
-	idSimplexSet        = constructor("liteServer.signatureSet.simplex cc_seqno:int validator_set_hash:int signatures:vector liteServer.signature session_id:int256 slot:int candidate:bytes = liteServer.SignatureSet")
-	idSignatureSet      = constructor("liteServer.signatureSet validator_set_hash:int catchain_seqno:int signatures:vector liteServer.signature = liteServer.SignatureSet")
+	idMasterchainInfo = constructor("liteServer.masterchainInfo last:tonNode.blockIdExt state_root_hash:int256 " +
+		"init:tonNode.zeroStateIdExt = liteServer.MasterchainInfo")
+	idBlockData   = constructor("liteServer.blockData id:tonNode.blockIdExt data:bytes = liteServer.BlockData")
+	idBlockHeader = constructor("liteServer.blockHeader id:tonNode.blockIdExt mode:# header_proof:bytes " +
+		"= liteServer.BlockHeader")
+	idAccountState = constructor("liteServer.accountState id:tonNode.blockIdExt shardblk:tonNode.blockIdExt " +
+		"shard_proof:bytes proof:bytes state:bytes = liteServer.AccountState")
+	idAllShardsInfo = constructor("liteServer.allShardsInfo id:tonNode.blockIdExt proof:bytes data:bytes " +
+		"= liteServer.AllShardsInfo")
+	idPartialBlockProof = constructor("liteServer.partialBlockProof complete:Bool from:tonNode.blockIdExt " +
+		"to:tonNode.blockIdExt steps:vector liteServer.BlockLink = liteServer.PartialBlockProof")
+	idLinkBack = constructor("liteServer.blockLinkBack to_key_block:Bool from:tonNode.blockIdExt " +
+		"to:tonNode.blockIdExt dest_proof:bytes proof:bytes state_proof:bytes = liteServer.BlockLink")
+	idLinkForward = constructor("liteServer.blockLinkForward to_key_block:Bool from:tonNode.blockIdExt " +
+		"to:tonNode.blockIdExt dest_proof:bytes config_proof:bytes signatures:liteServer.SignatureSet " +
+		"= liteServer.BlockLink")
+	idSimplexSet = constructor("liteServer.signatureSet.simplex cc_seqno:int validator_set_hash:int " +
+		"signatures:vector liteServer.signature session_id:int256 slot:int candidate:bytes " +
+		"= liteServer.SignatureSet")
+	idSignatureSet = constructor("liteServer.signatureSet validator_set_hash:int catchain_seqno:int " +
+		"signatures:vector liteServer.signature = liteServer.SignatureSet")
 )
 
 const idTrue, idFalse uint32 = 0x997275b5, 0xbc799737

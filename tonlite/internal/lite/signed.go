@@ -6,12 +6,15 @@ import (
 )
 
 var (
-	idBlockID     = constructor("ton.blockId root_cell_hash:int256 file_hash:int256 = ton.BlockId")
-	idDataToSign  = constructor("consensus.dataToSign session_id:int256 data:bytes = consensus.DataToSign")
-	idFinalize    = constructor("consensus.simplex.finalizeVote id:consensus.CandidateId = consensus.simplex.UnsignedVote")
+	idBlockID    = constructor("ton.blockId root_cell_hash:int256 file_hash:int256 = ton.BlockId")
+	idDataToSign = constructor("consensus.dataToSign session_id:int256 data:bytes = consensus.DataToSign")
+	idFinalize   = constructor("consensus.simplex.finalizeVote id:consensus.CandidateId " +
+		"= consensus.simplex.UnsignedVote")
 	idCandidateID = constructor("consensus.candidateId slot:int hash:int256 = consensus.CandidateId")
-	idCandidate   = constructor("consensus.candidateHashDataOrdinary block:tonNode.blockIdExt collated_file_hash:int256 parent:consensus.CandidateParent = consensus.CandidateHashData")
-	idEmpty       = constructor("consensus.candidateHashDataEmpty block:tonNode.blockIdExt parent:consensus.candidateId = consensus.CandidateHashData")
+	idCandidate   = constructor("consensus.candidateHashDataOrdinary block:tonNode.blockIdExt " +
+		"collated_file_hash:int256 parent:consensus.CandidateParent = consensus.CandidateHashData")
+	idEmpty = constructor("consensus.candidateHashDataEmpty block:tonNode.blockIdExt " +
+		"parent:consensus.candidateId = consensus.CandidateHashData")
 )
 
 var (
