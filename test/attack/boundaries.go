@@ -24,7 +24,8 @@ func boundaries() []attack {
 			return "{" + times(n, "...F# ") + "}" + times(n, "fragment F# on Query{info{version}}")
 		}},
 		{"limit of 32 variables", 32, func(n int) string {
-			return "query(" + times(n, "$v#:Boolean=true ") + "){" + times(n, "...@include(if:$v#){info{version}}") + "}"
+			return "query(" + times(n, "$v#:Boolean=true ") +
+				"){" + times(n, "...@include(if:$v#){info{version}}") + "}"
 		}},
 		{"limit of 100 items", 100, func(n int) string {
 			return `subscription{blocks(filter:{id:{in:[` + times(n, `"a"`) + `]}}){id}}`
@@ -70,7 +71,8 @@ func boundaries() []attack {
 		}
 	}
 	for _, over := range []int{-1, 0, 1, 1000} {
-		text := `{"query":"{info{version}}"` + strings.Repeat(" ", 128<<10+over-len(`{"query":"{info{version}}"}`)) + "}"
+		const start = `{"query":"{info{version}}"`
+		text := start + strings.Repeat(" ", 128<<10+over-len(start+"}")) + "}"
 		want := answered
 		if over > 0 {
 			want = "413 LIMIT_EXCEEDED limit of 131072 bytes"

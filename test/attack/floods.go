@@ -82,8 +82,10 @@ func floods() []attack {
 		clients    int // 1,500 clients that read pages would delay blocks by 2 s on two cores
 	}{
 		{"pages", query("{blockchain{" + times(20, "a#:blocks(last:50){edges{node{id hash}}}") + "}}"), 400},
-		{"balances", query("{blockchain{" + times(40, `a#:account(address:"#:`+strings.Repeat("1", 64)+`"){info{balance}}`) + "}}"), 1500},
-		{"the schema", query("{__schema{types{name description fields{name description args{name description type{name}}type{name}}}}}"), 1500},
+		{"balances", query("{blockchain{" +
+			times(40, `a#:account(address:"#:`+strings.Repeat("1", 64)+`"){info{balance}}`) + "}}"), 1500},
+		{"the schema", query("{__schema{types{name description fields{name description " +
+			"args{name description type{name}}type{name}}}}}"), 1500},
 	} {
 		for _, n := range []int{100, q.clients} {
 			// Limits on concurrent work may refuse some of the clients.

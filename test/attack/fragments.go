@@ -70,7 +70,8 @@ func fragments() []attack {
 		doc("cycle between an alias and its fragment", invalid,
 			`{b:blockchain{...B}}fragment B on BlockchainQuery{...C}fragment C on BlockchainQuery{...B}`),
 		doc("ring with variables", refused,
-			`query($a:String!){...A}fragment A on Query{blockchain{account(address:$a){info{id}}}...B}fragment B on Query{...A}`),
+			`query($a:String!){...A}fragment A on Query{blockchain{account(address:$a){info{id}}}...B}`+
+				`fragment B on Query{...A}`),
 		doc("spread of an unknown fragment", invalid, `{...A}`),
 		doc("spread of a type", invalid, `{...Query}`),
 		doc("spread of a fragment called on", refused, `{...on}fragment on on Query{info{version}}`),

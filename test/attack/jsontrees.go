@@ -32,7 +32,8 @@ func jsonTrees(full bool) []attack {
 			for _, place := range []struct{ name, body string }{
 				{"variables that the operation does not declare", `{` + asks + `,"variables":{"a":` + tree + `}}`},
 				{"extensions", `{` + asks + `,"extensions":{"a":` + tree + `}}`},
-				{"variables and extensions", `{` + asks + `,"variables":{"a":` + half + `},"extensions":{"a":` + half + `}}`},
+				{"variables and extensions",
+					`{` + asks + `,"variables":{"a":` + half + `},"extensions":{"a":` + half + `}}`},
 			} {
 				if !full && shape.item != "[]," && place.name != "extensions" {
 					continue

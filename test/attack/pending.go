@@ -10,8 +10,8 @@ import (
 
 // expensiveQuery returns a query that has the maximum permitted cost. It reads 50 pages of 50 blocks.
 func expensiveQuery() string {
-	return query("{blockchain{" + times(50,
-		"a#:blocks(last:50){edges{cursor node{id hash shard seq_no chain_order workchain_id gen_utime __typename}}}") + "}}")
+	const fields = "id hash shard seq_no chain_order workchain_id gen_utime __typename"
+	return query("{blockchain{" + times(50, "a#:blocks(last:50){edges{cursor node{"+fields+"}}}") + "}}")
 }
 
 // healthyFor repeats the health check for the duration d and returns its first error.

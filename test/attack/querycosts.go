@@ -54,13 +54,16 @@ func queryCosts() []attack {
 		doc("51 pages of which 50 are skipped", answered,
 			"{blockchain{...P@skip(if:true)blocks(last:50){edges{cursor}}}}fragment P on BlockchainQuery{"+times(50,
 				"a#:blocks(last:50){edges{cursor}}")+"}"),
-		doc("a page by fragments", answered, "{blockchain{blocks(last:50){edges{"+strings.Repeat("...F ",
-			25)+"}}}}fragment F on BlockchainBlocksEdge{node{id hash seq_no shard chain_order gen_utime workchain_id}}"),
+		doc("a page by fragments", answered, "{blockchain{blocks(last:50){edges{"+strings.Repeat("...F ", 25)+
+			"}}}}fragment F on BlockchainBlocksEdge"+
+			"{node{id hash seq_no shard chain_order gen_utime workchain_id}}"),
 		doc("a page of the largest size", answered, "{blockchain{blocks(first:2147483647){edges{cursor}}}}"),
 		doc("a page of fields by aliases", answered, "{blockchain{blocks(last:50){edges{node{"+times(50,
 			"a#:id ")+"}}}}}"),
 		doc("the complete schema", answered,
-			"{__schema{types{name description fields{name description args{name description type{name ofType{name ofType{name}}}}type{name ofType{name ofType{name}}}}}}}"),
+			"{__schema{types{name description fields{name description "+
+				"args{name description type{name ofType{name ofType{name}}}}"+
+				"type{name ofType{name ofType{name}}}}}}}"),
 		doc("25 pages of 24 fields by aliases", answered, "{blockchain{"+times(25,
 			"a#:blocks(last:50){edges{node{...N}}}")+"}}fragment N on BlockchainBlock{"+times(24,
 			"b#:chain_order ")+"}"),

@@ -54,7 +54,8 @@ func (r *result) String() string {
 	for _, class := range slices.Sorted(maps.Keys(r.classes)) {
 		classes = append(classes, fmt.Sprintf("%s %d", class, r.classes[class]))
 	}
-	return fmt.Sprintf("%-20s %4d attacks, %d failed; slowest %v, most CPU %v, blocks waited %v, RSS %+.1f MB (peak %+.1f), goroutines %+d, files %+d; %s",
+	return fmt.Sprintf("%-20s %4d attacks, %d failed; slowest %v, most CPU %v, blocks waited %v, "+
+		"RSS %+.1f MB (peak %+.1f), goroutines %+d, files %+d; %s",
 		r.family, r.number, len(r.failures), r.slowest.Round(100*time.Microsecond),
 		r.mostCPU.Round(100*time.Microsecond), r.gap.Round(time.Millisecond),
 		float64(r.growth)/(1<<20), float64(r.peak)/(1<<20), r.goroutines, r.files, strings.Join(classes, ", "))

@@ -23,7 +23,8 @@ const (
 // of a response permits 22 pages.
 func large(pages int) string {
 	return query("{blockchain{" + times(pages, "a#:blocks(last:50){edges{cursor node{...N}}}") + "}}" +
-		"fragment N on BlockchainBlock{id shard seq_no chain_order workchain_id gen_utime " + times(23, "b#:hash ") + "}")
+		"fragment N on BlockchainBlock{id shard seq_no chain_order workchain_id gen_utime " +
+		times(23, "b#:hash ") + "}")
 }
 
 // slowReads returns attacks by clients that read responses slowly but steadily, so that no write

@@ -21,7 +21,8 @@ const (
 func stalled() []attack {
 	ofOne := query(fmt.Sprintf(`{blockchain{account(address:"%d:%s"){info{balance}}}}`, stalledWorkchain,
 		strings.Repeat("1", 64)))
-	ofTwo := query(fmt.Sprintf(`{blockchain{a:account(address:"%d:%s"){info{balance}}b:account(address:"%[1]d:%s"){info{balance}}}}`,
+	ofTwo := query(fmt.Sprintf(`{blockchain{a:account(address:"%d:%s"){info{balance}}`+
+		`b:account(address:"%[1]d:%s"){info{balance}}}}`,
 		stalledWorkchain, strings.Repeat("1", 64), strings.Repeat("2", 64)))
 	all := []attack{
 		{name: "200 clients ask for a balance", want: "refused", within: stallOver,

@@ -202,8 +202,11 @@ const (
 )
 
 var (
-	balanceResponse = regexp.MustCompile(`^\{"data":\{"blockchain":\{"account":\{"info":\{"balance":"1234567890123456789"\}\},"blocks":\{"edges":\[\{"node":\{"seq_no":\d+\}\}\]\}\}\}\}\s*$`)
-	blockResponse   = regexp.MustCompile(`^\{"data":\{"blockchain":\{"blocks":\{"edges":\[\{"node":\{"seq_no":\d+\}\}\]\}\}\}\}\s*$`)
+	balanceResponse = regexp.MustCompile(`^\{"data":\{"blockchain":\{` +
+		`"account":\{"info":\{"balance":"1234567890123456789"\}\},` +
+		`"blocks":\{"edges":\[\{"node":\{"seq_no":\d+\}\}\]\}\}\}\}\s*$`)
+	blockResponse = regexp.MustCompile(`^\{"data":\{"blockchain":\{` +
+		`"blocks":\{"edges":\[\{"node":\{"seq_no":\d+\}\}\]\}\}\}\}\s*$`)
 )
 
 // healthy sends an honest query on a new connection. It returns an error unless the correct response

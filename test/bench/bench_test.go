@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 
 func TestSchemaFileMatchesSDL(t *testing.T) {
 	if got := chaingql.New(memchain.New(), settings(nil)).SDL(); got != sdl {
-		t.Errorf("schema.graphql differs from Handler.SDL; update it: go run . sdl >schema.graphql && go generate ./...")
+		t.Errorf("schema.graphql differs from Handler.SDL; update it: " +
+			"go run . sdl >schema.graphql && go generate ./...")
 	}
 }
 
@@ -65,7 +66,8 @@ func TestGoPeersReturnEqualResponses(t *testing.T) {
 	for i := range 20 {
 		asked[fmt.Sprint("unseen ", i)], asked[fmt.Sprint("literal ", i)] = unseen(random), literal(random)
 	}
-	asked["page"] = post(`{blockchain{blocks(first:3,after:"2100m",workchain:-1){edges{cursor node{hash}}pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`, nil)
+	asked["page"] = post(`{blockchain{blocks(first:3,after:"2100m",workchain:-1){edges{cursor node{hash}}`+
+		`pageInfo{startCursor endCursor hasNextPage hasPreviousPage}}}}`, nil)
 	asked["hex"] = post(`{blockchain{account(address:"`+source.Address(3).String()+`"){info{id balance}}}}`, nil)
 	handlers := map[string]map[string]http.Handler{}
 	for _, peer := range goPeers {

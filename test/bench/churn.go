@@ -50,7 +50,8 @@ func churn(ctx context.Context, size sizes, r *report) error {
 		size.steady), "", "without new sockets", "with new sockets", "increase")
 	t.add(own, fmt.Sprintf("%.1f", median(quiet)), fmt.Sprintf("%.1f", median(loaded)),
 		fmt.Sprintf("%.0f %%", 100*grown))
-	t.note(fmt.Sprintf("In fact, %.0f sockets per second connected. The columns are measured alternately. Each figure is the median of the p99 of %d blocks.",
+	t.note(fmt.Sprintf("In fact, %.0f sockets per second connected. The columns are measured alternately. "+
+		"Each figure is the median of the p99 of %d blocks.",
 		float64(connected)/began.Seconds(), len(loaded)))
 	r.atMost("short-lived sockets: growth of p99 for steady subscribers", grown, 0.1)
 	return nil

@@ -57,7 +57,8 @@ func compression(ctx context.Context, size sizes, r *report) error {
 				figure(c.event), figure(c.eventShared), percent(1-c.eventShared/c.event))
 		}
 	}
-	t.note("\"All bytes on the wire\" include the headers of TCP and IPv4. Context takeover cannot be shared: it needs a compressor for each connection.")
+	t.note("\"All bytes on the wire\" include the headers of TCP and IPv4. Context takeover cannot be shared: " +
+		"it needs a compressor for each connection.")
 	r.atMost("share of the bytes of a message with six fields that compressing it once for all readers would save",
 		best, 0.3)
 	return nil

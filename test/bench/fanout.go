@@ -22,9 +22,11 @@ func fanout(ctx context.Context, size sizes, r *report) error {
 		}
 	}
 	t.note(fmt.Sprintf("There are %d different queries, which differ in text, filter, variables and id. "+
-		"gqlgen and graph-gophers receive the blocks from one feed, which converts each block once, filters, and has a channel for each subscription. "+
+		"gqlgen and graph-gophers receive the blocks from one feed, which converts each block once, filters, "+
+		"and has a channel for each subscription. "+
 		"graph-gophers speaks graphql-ws, and the others speak graphql-transport-ws. "+
-		"\"By hand\" is one goroutine that encodes each block once and writes it to all sockets, so it shows the cost of writing.", differentStreams))
+		"\"By hand\" is one goroutine that encodes each block once and writes it to all sockets, "+
+		"so it shows the cost of writing.", differentStreams))
 	return nil
 }
 
@@ -83,7 +85,8 @@ func fanoutOf(ctx context.Context, streams string, peers []string, size sizes, r
 		}
 	}
 	t.show(fmt.Sprintf("same queries, a burst of %d blocks: messages per second", burst), rate, peers)
-	t.note("The bursts are not measured for graph-gophers, because it lost messages in some bursts and closed sockets in others.")
+	t.note("The bursts are not measured for graph-gophers, because it lost messages in some bursts " +
+		"and closed sockets in others.")
 	r.atLeast(fmt.Sprintf("a burst of %d blocks: our messages per second over gqlgen's", burst),
 		rate.ratio(own, gqlgenGo), 5)
 	return nil

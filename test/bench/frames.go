@@ -110,7 +110,9 @@ func acknowledged(addr string, d dialect) (fd int, rest []byte, err error) {
 			_ = syscall.Close(fd)
 		}
 	}()
-	upgrade := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: %s\r\n\r\n", path, addr, d.protocol)
+	upgrade := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"+
+		"Sec-WebSocket-Protocol: %s\r\n\r\n", path, addr, d.protocol)
 	if err := send(fd, []byte(upgrade)); err != nil {
 		return 0, nil, err
 	}

@@ -120,14 +120,17 @@ func inProcessOn(ctx context.Context, n int, s *source.Source, size sizes, r *re
 			}
 		}
 	}
-	t.note("There are as many callers as processors (GOMAXPROCS), so that only queries count. Otherwise the garbage collector would use idle CPUs.")
+	t.note("There are as many callers as processors (GOMAXPROCS), so that only queries count. " +
+		"Otherwise the garbage collector would use idle CPUs.")
 	t.note(states)
 	return nil
 }
 
 // states explains the names of the queries.
-const states = "A live chain has received a block, so chaingql serves pages of its newest blocks from the window, and the handwritten peer serves them from a slice. " +
-	"For \"quiet\" and \"history\", both read the page from the Backend. All pages are from the masterchain, which has half of the blocks."
+const states = "A live chain has received a block, so chaingql serves pages of its newest blocks from the window, " +
+	"and the handwritten peer serves them from a slice. " +
+	"For \"quiet\" and \"history\", both read the page from the Backend. " +
+	"All pages are from the masterchain, which has half of the blocks."
 
 // allocations counts the allocations per query.
 func allocations(ctx context.Context, size sizes, r *report) error {
@@ -158,7 +161,8 @@ func allocations(ctx context.Context, size sizes, r *report) error {
 		}
 		r.atMost("in process, "+q.name+": allocations without the backend's part", counts[own]-contract, target)
 	}
-	t.note("For a balance, the backend's part is a context with a deadline and the call of Balance, whose result is a copy for the caller. " +
+	t.note("For a balance, the backend's part is a context with a deadline and the call of Balance, " +
+		"whose result is a copy for the caller. " +
 		"For a page that is read from the Backend, it is the call of Blocks.")
 	t.note(states)
 	return nil

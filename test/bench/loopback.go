@@ -60,7 +60,9 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 		r.atLeast("loopback, "+q.name+": our requests per second over those of a constant response of the same size",
 			rates.ratio(own, constant), shareOfConstant[q.name])
 	}
-	rate.note(fmt.Sprintf("Each server runs on the first CPU, and the client on the second one. The server with a constant response used at least %.0f %% of its CPU: if the client limited the rates, it would use less.", 100*busy))
+	rate.note(fmt.Sprintf("Each server runs on the first CPU, and the client on the second one. "+
+		"The server with a constant response used at least %.0f %% of its CPU: "+
+		"if the client limited the rates, it would use less.", 100*busy))
 	return nil
 }
 

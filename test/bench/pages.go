@@ -54,7 +54,8 @@ func pages(ctx context.Context, size sizes, r *report) error {
 	defer processors(1)()
 	t := r.table("Growth of pages: CPU per query (µs)", "page", "blocks", "CPU",
 		"relative to the first row of its kind")
-	t.note("Rows are of the same kind if their pages come from the same place, have the same number of blocks and both have a cursor or none. The first row of each kind is a page of the masterchain.")
+	t.note("Rows are of the same kind if their pages come from the same place, have the same number of blocks " +
+		"and both have a cursor or none. The first row of each kind is a page of the masterchain.")
 	for _, open := range []func(sizes) ([]pageCase, error){windowCases, backendCases} {
 		cases, err := open(size)
 		if err != nil {
@@ -64,7 +65,8 @@ func pages(ctx context.Context, size sizes, r *report) error {
 		if err != nil {
 			return err
 		}
-		r.atMost("CPU of a page from the "+cases[0].place+", worst of all chains, workchains and depths against the masterchain's", worst, maxGrowth)
+		r.atMost("CPU of a page from the "+cases[0].place+
+			", worst of all chains, workchains and depths against the masterchain's", worst, maxGrowth)
 	}
 	return nil
 }

@@ -14,8 +14,9 @@ import (
 const (
 	blockFields = `id seq_no workchain_id shard gen_utime chain_order`
 
-	balanceText = `query balance($address: String!) { blockchain { account(address: $address) { info { address balance(format: DEC) } } } }`
-	latestText  = `query latest { blockchain { blocks(workchain: -1, last: 1) { edges { node { ` + blockFields +
+	balanceText = `query balance($address: String!) { blockchain { ` +
+		`account(address: $address) { info { address balance(format: DEC) } } } }`
+	latestText = `query latest { blockchain { blocks(workchain: -1, last: 1) { edges { node { ` + blockFields +
 		` } } } } }`
 	last50Text = `query page { blockchain { blocks(workchain: -1, last: 50) { edges { node { ` + blockFields +
 		` } } } } }`
@@ -93,7 +94,8 @@ func differentStream(i int) stream {
 		body = post(fmt.Sprintf(`subscription($f: BlockFilter) { b%d: blocks(filter: $f) { %s } }`, n, fields),
 			map[string]any{"f": map[string]any{"seq_no": map[string]any{"gt": n}}})
 	case 1:
-		body = post(fmt.Sprintf(`subscription s%d { blocks(filter: {workchain_id: {eq: -1}, seq_no: {ge: %d}}) { %s } }`, n, n, fields), nil)
+		const filter = `{workchain_id: {eq: -1}, seq_no: {ge: %d}}`
+		body = post(fmt.Sprintf(`subscription s%d { blocks(filter: `+filter+`) { %s } }`, n, n, fields), nil)
 	case 2:
 		body = post(`subscription($f: BlockFilter) { blocks(filter: $f) { `+fields+` } }`,
 			map[string]any{"f": map[string]any{"workchain_id": map[string]any{"in": []int{-1, n}}}})
@@ -101,7 +103,8 @@ func differentStream(i int) stream {
 		body = post(fmt.Sprintf(`subscription s%d($n: Float) { blocks(filter: {gen_utime: {gt: $n}}) { %s } }`, n,
 			fields), map[string]any{"n": n})
 	default:
-		body = post(fmt.Sprintf(`subscription { blocks(filter: {shard: {ne: "%016x"}, OR: {seq_no: {lt: %d}}}) { %s } }`, n, n, fields), nil)
+		const filter = `{shard: {ne: "%016x"}, OR: {seq_no: {lt: %d}}}`
+		body = post(fmt.Sprintf(`subscription { blocks(filter: `+filter+`) { %s } }`, n, n, fields), nil)
 	}
 	return stream{fmt.Sprintf("sub-%05d", i), string(body)}
 }

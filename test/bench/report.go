@@ -81,7 +81,8 @@ func (r *report) write(w io.Writer, facts [][2]string) error {
 	return err
 }
 
-const preamble = `Costs are the CPU time of the server process (getrusage), including garbage collection. One run measures all servers
+const preamble = "Costs are the CPU time of the server process (getrusage), including garbage collection. " +
+	`One run measures all servers
 alternately, in rounds. Each figure is the median of the rounds, and each ratio is the median of the ratios of the
 rounds: the speed of the machine changes over time, but the ratios hardly do.
 `

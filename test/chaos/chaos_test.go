@@ -101,8 +101,8 @@ func warmUp(t *testing.T, w *world) {
 		w.reading.Go(func() { p.read(ctx) })
 		for got := 0; got < settling/6; {
 			if !pause(ctx, 5*time.Millisecond) {
-				t.Fatalf("before the run, subscriber %s received only %d of %d blocks; its last subscription ended with %+v",
-					s.name, got, settling/6, s.last)
+				t.Fatalf("before the run, subscriber %s received only %d of %d blocks; "+
+					"its last subscription ended with %+v", s.name, got, settling/6, s.last)
 			}
 			s.mu.Lock()
 			got = len(s.got)

@@ -80,8 +80,8 @@ func TestChaosStreamsNeverMixBlocksOfTwoChains(t *testing.T) {
 			t.Errorf("subscriber %s: %s", s.name, s.wrong)
 		}
 		if due := s.matching(); !slices.Equal(s.got, due) {
-			t.Errorf("subscriber %s received %d blocks of the new chain, want exactly the %d that match; its last end: %+v",
-				s.name, len(s.got), len(due), s.last)
+			t.Errorf("subscriber %s received %d blocks of the new chain, want exactly the %d that match; "+
+				"its last end: %+v", s.name, len(s.got), len(due), s.last)
 		}
 		s.mu.Unlock()
 	}

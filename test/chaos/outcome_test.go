@@ -160,8 +160,9 @@ func (w *world) table(o outcome, took time.Duration) string {
 		{"connections", fmt.Sprintf("%d, %d of them resumed a subscription", o.connections, o.resumed)},
 		{"ends with a cursor", fmt.Sprintf("%d, %d of them with STREAM_GAP; %d blocks discarded",
 			o.withCursor, o.gaps, o.forgotten)},
-		{"holes of the source", fmt.Sprintf("%d filled in time, %d never filled, %d filled late; %d next to a split or merge; "+
-			"the service was replaced at %d", repaired, lost, o.holes[fate{late: true}], o.borders, restarts)},
+		{"holes of the source", fmt.Sprintf("%d filled in time, %d never filled, %d filled late; "+
+			"%d next to a split or merge; the service was replaced at %d",
+			repaired, lost, o.holes[fate{late: true}], o.borders, restarts)},
 		{"STREAM_GAP during a search", o.duringSearch},
 		{"sessions expired", w.host.expired.Load()},
 		{"connections cut", fmt.Sprintf("%d, %d of them within a frame",

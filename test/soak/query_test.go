@@ -41,8 +41,9 @@ type responseData struct {
 }
 
 const (
-	askBalance = `query Balance($a: String!) { blockchain { account(address: $a) { info { address balance(format: DEC) } } } }`
-	askPage    = `query Page($w: Int, $n: Int, $b: String) { blockchain { blocks(workchain: $w, last: $n, before: $b) {
+	askBalance = `query Balance($a: String!) { blockchain { ` +
+		`account(address: $a) { info { address balance(format: DEC) } } } }`
+	askPage = `query Page($w: Int, $n: Int, $b: String) { blockchain { blocks(workchain: $w, last: $n, before: $b) {
   edges { cursor node { hash seq_no workchain_id shard chain_order } } pageInfo { startCursor hasPreviousPage } } } }`
 	askLatest = `{ blockchain { blocks(last: 1) { edges { node { hash seq_no workchain_id shard chain_order } } } } }`
 )

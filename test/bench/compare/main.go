@@ -172,7 +172,8 @@ func start(ctx context.Context, root, dir, name, tree string) (*process, error) 
 	if err := os.Mkdir(module, 0o755); err != nil {
 		return nil, err
 	}
-	text := "module worker\n\ngo 1.25.0\n\nrequire github.com/chaingql/chaingql v0.0.0\n\nreplace github.com/chaingql/chaingql => " + tree + "\n"
+	text := "module worker\n\ngo 1.25.0\n\nrequire github.com/chaingql/chaingql v0.0.0\n\n" +
+		"replace github.com/chaingql/chaingql => " + tree + "\n"
 	if err := os.WriteFile(filepath.Join(module, "go.mod"), []byte(text), 0o644); err != nil {
 		return nil, err
 	}

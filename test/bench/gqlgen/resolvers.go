@@ -40,8 +40,10 @@ func (c chain) Account(_ context.Context, _ *BlockchainQuery, address string) (*
 	return &BlockchainAccountQuery{Info: &BlockchainAccount{ID: "account/" + raw, Address: &raw}}, nil
 }
 
-func (c chain) Blocks(ctx context.Context, _ *BlockchainQuery, workchain *int, shard *string, first *int, after *string,
-	last *int, before *string, allow *bool, _ *BlockchainMasterSeqNoFilter, _ *bool) (*BlockchainBlocksConnection, error) {
+func (c chain) Blocks(
+	ctx context.Context, _ *BlockchainQuery, workchain *int, shard *string, first *int, after *string,
+	last *int, before *string, allow *bool, _ *BlockchainMasterSeqNoFilter, _ *bool,
+) (*BlockchainBlocksConnection, error) {
 	page, err := c.source.Page(ctx, source.Ask{Workchain: workchain, Shard: shard, First: first, After: after,
 		Last: last, Before: before, AllowInconsistently: allow})
 	if err != nil {

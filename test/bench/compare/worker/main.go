@@ -33,9 +33,12 @@ const (
 )
 
 var bodies = map[string]string{
-	"balance": `{"query":"query($a:String!){blockchain{account(address:$a){info{address balance}}}}","variables":{"a":"` + address + `"}}`,
-	"latest":  `{"query":"{blockchain{blocks(workchain:-1,last:1){edges{node{id seq_no workchain_id shard gen_utime chain_order}}}}}"}`,
-	"last50":  `{"query":"{blockchain{blocks(workchain:-1,last:50){edges{node{id seq_no workchain_id shard gen_utime chain_order}}}}}"}`,
+	"balance": `{"query":"query($a:String!){blockchain{account(address:$a){info{address balance}}}}",` +
+		`"variables":{"a":"` + address + `"}}`,
+	"latest": `{"query":"{blockchain{blocks(workchain:-1,last:1)` +
+		`{edges{node{id seq_no workchain_id shard gen_utime chain_order}}}}}"}`,
+	"last50": `{"query":"{blockchain{blocks(workchain:-1,last:50)` +
+		`{edges{node{id seq_no workchain_id shard gen_utime chain_order}}}}}"}`,
 }
 
 func main() {
@@ -265,10 +268,12 @@ func peers(addr, count string) error {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		hello := "GET /p/graphql HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
-			"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: " + protocol + "\r\n\r\n" +
+		hello := "GET /p/graphql HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" +
+			"Sec-WebSocket-Protocol: " + protocol + "\r\n\r\n" +
 			frame(`{"type":"connection_init"}`) +
-			frame(`{"id":"1","type":"subscribe","payload":{"query":"subscription{blocks{id seq_no workchain_id chain_order}}"}}`)
+			frame(`{"id":"1","type":"subscribe","payload":`+
+				`{"query":"subscription{blocks{id seq_no workchain_id chain_order}}"}}`)
 		if _, err := c.Write([]byte(hello)); err != nil {
 			return err
 		}
