@@ -21,7 +21,8 @@ var (
 	ErrCursorTooOld = errors.New("chaingql: cursor is older than the retained history")
 
 	// ErrUnavailable is returned by any method if the database or the node cannot be reached or does not answer in
-	// time. The client receives SERVICE_UNAVAILABLE with an id, over HTTP with status 503, and may repeat the query.
+	// time, or if the Backend refuses a call because too many are in progress. The client receives SERVICE_UNAVAILABLE
+	// with an id, over HTTP with status 503, and may repeat the query.
 	ErrUnavailable = errors.New("chaingql: backend unavailable")
 
 	// ErrBadCursor is returned by Blocks and Follow for a cursor that is not one of the Backend's own. The client

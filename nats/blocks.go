@@ -20,7 +20,8 @@ import (
 // most 40 requests, whose cost grows with the chain. Only one search runs at a time.
 // At most 16 more searches wait, and further ones fail. While a search runs, at most 34
 // slow pages are read at the same time, and further ones fail. A page is slow if it has a
-// cursor that was not used recently, or if it has a filter but no cursor.
+// cursor that was not used recently, or if it has a filter but no cursor. Pages that fail
+// for one of these reasons return an error that wraps [chaingql.ErrUnavailable].
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor

@@ -13,8 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A failure is an error with a text of a single line. If the server cannot be reached or does
-// not answer in time, it also wraps [chaingql.ErrUnavailable].
+// A failure is an error with a text of a single line. If a later call may succeed, because the
+// server cannot be reached or does not answer in time, or because too many calls are in progress,
+// it also wraps [chaingql.ErrUnavailable].
 type failure struct {
 	op    string
 	cause error
@@ -32,8 +33,8 @@ func (f *failure) Unwrap() []error {
 }
 
 // isUnavailable reports whether err shows that the server or the leader of the stream cannot be
-// reached or does not answer in time. If the caller has canceled its context, that says nothing
-// about the server.
+// reached or does not answer in time, or that a limit on concurrent calls was reached. If the
+// caller has canceled its context, that says nothing about the server.
 func isUnavailable(err error) bool {
 	if errors.Is(err, context.Canceled) {
 		return false
@@ -44,7 +45,8 @@ func isUnavailable(err error) bool {
 	}
 	for _, is := range []error{
 		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrNoServers,
-		nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, errLost,
+		nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, errLost, errTorn,
+		errTooManySearches,
 	} {
 		if errors.Is(err, is) {
 			return true

@@ -39,8 +39,9 @@ func TestWaitingSearchesAreLimited(t *testing.T) {
 		}()
 	}
 	for range 48 {
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many searches") {
-			t.Fatalf("search above the limit: got error %v, want one about too many searches", err)
+		err := <-ended
+		if !errors.Is(err, chaingql.ErrUnavailable) || !strings.Contains(err.Error(), "too many searches") {
+			t.Fatalf("search above the limit: got error %v, want ErrUnavailable because of too many searches", err)
 		}
 	}
 	end()
@@ -79,8 +80,9 @@ func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 		}()
 	}
 	for range 30 {
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many searches") {
-			t.Errorf("page above the limit: got error %v, want one about too many searches", err)
+		err := <-ended
+		if !errors.Is(err, chaingql.ErrUnavailable) || !strings.Contains(err.Error(), "too many searches") {
+			t.Errorf("page above the limit: got error %v, want ErrUnavailable because of too many searches", err)
 		}
 	}
 	resume()

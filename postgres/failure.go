@@ -45,9 +45,10 @@ func isUnavailable(err error) bool {
 	case errors.As(err, &connecting), isBroken(err), errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err):
 		return true
 	case errors.As(err, &pgErr):
-		// The classes of connection errors and of missing resources, such as connections, and a server that starts.
-		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "53") || pgErr.Code == "57P03" ||
-			isRolledBack(err)
+		// The classes of connection errors and of missing resources, such as connections, a server that starts, and
+		// the statement_timeout, lock_timeout and transaction_timeout of the role or the DSN.
+		return strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "53") || isRolledBack(err) ||
+			slices.Contains([]string{"57P03", "57014", "55P03", "25P04"}, pgErr.Code)
 	}
 	return false
 }

@@ -67,3 +67,27 @@ func TestReadThatServerRollsBackIsRepeated(t *testing.T) {
 		t.Errorf("Blocks that was rolled back twice: got error %v, want ErrUnavailable", err)
 	}
 }
+
+// A role or a DSN may have timeouts of its own. They end a statement that waits for a lock before Options.Timeout does.
+func TestTimeoutOfServerIsErrUnavailable(t *testing.T) {
+	s, schema := sharedServer(t), newSchema()
+	open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
+	for _, setting := range []string{"statement_timeout", "lock_timeout"} {
+		t.Run(setting, func(t *testing.T) {
+			b := open(t, s.dsn("postgres")+" "+setting+"=500", &postgres.Options{Schema: schema})
+			conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.Background()) // ends the transaction
+			for _, sql := range []string{"BEGIN", "LOCK TABLE " + pgx.Identifier{schema, "chaingql_state"}.Sanitize()} {
+				if _, err := conn.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); !errors.Is(err, chaingql.ErrUnavailable) {
+				t.Errorf("Blocks: got error %v, want ErrUnavailable", err)
+			}
+		})
+	}
+}

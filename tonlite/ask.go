@@ -134,8 +134,9 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 		return errClosed
 	}
 	var missing, failed error
-	hope := false    // whether a failing server that succeeded recently may have the block
-	lagging := false // whether a server lags behind the known head
+	hope := false     // whether a failing server that succeeded recently may have the block
+	lagging := false  // whether a server lags behind the known head
+	rejected := false // whether a server rejects the query
 	first := int(set.preferred.Load())
 	for i := range set.all {
 		place := (first + i) % len(set.all)
@@ -147,33 +148,42 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 				set.preferred.Store(uint32(place))
 			}
 			return nil
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return outage{ctx.Err()}
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return timedOut(ctx.Err())
 		case errors.Is(err, errMissing):
 			missing = err
 			lagging = lagging || errors.Is(err, errLagging)
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			hope = hope || s.recentlySucceeded()
+			var serverErr lite.Error
+			rejected = rejected || errors.As(err, &serverErr) && serverErr.Code != lite.CodeTimeout
 		}
 	}
 	if missing != nil && !hope {
 		return missing
 	}
 	failed = fmt.Errorf("tonlite: %w", failed)
-	if errors.As(failed, new(lite.Error)) { // a server rejects the query
+	if rejected {
 		return failed
 	}
 	return outage{failed}
 }
 
-// An outage is the error of a query that no server has answered in time. It also wraps
-// [chaingql.ErrUnavailable].
+// An outage is the error of a call that no server has answered in time, or that exceeds a limit on
+// concurrent calls. A later call may succeed. An outage also wraps [chaingql.ErrUnavailable].
 type outage struct{ error }
 
 func (o outage) Unwrap() []error { return []error{o.error, chaingql.ErrUnavailable} }
+
+// timedOut returns the error of a call whose context ended with err. If its deadline has passed,
+// that is an outage.
+func timedOut(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, chaingql.ErrUnavailable) {
+		return outage{err}
+	}
+	return err
+}
 
 // askOne sends q to server s, with a deadline of its own, and calls check with the response. It
 // returns an error if s fails, does not have the block, or is not used for a while because of an
@@ -204,7 +214,7 @@ func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check
 		if serverErr.Code == lite.CodeNotFound {
 			return fmt.Errorf("%w: %w", errMissing, err)
 		}
-		return err // the server works, but rejects the query
+		return err // the server works, but rejects the query or lags
 	case errors.Is(err, errMissing):
 		return err
 	case set.ctx.Err() != nil:

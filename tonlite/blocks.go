@@ -29,6 +29,8 @@ var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blo
 //   - the page must query servers, but 16 other pages are querying them and 24 more are waiting
 //   - the filter skips many blocks, but four such pages are querying servers and four more are
 //     waiting
+//
+// In the last two cases, the error wraps [chaingql.ErrUnavailable], because a later call may succeed.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -193,7 +193,7 @@ func (l *followConn) connect(ctx context.Context) error {
 		}
 		failed = joinErrors(failed, err)
 	}
-	return fmt.Errorf("tonlite: %w", failed)
+	return outage{fmt.Errorf("tonlite: %w", failed)}
 }
 
 // use connects to the server with the index place. It returns an error if the server fails or is

@@ -30,9 +30,9 @@ const (
 )
 
 var (
-	errPages    = errors.New("tonlite: too many concurrent pages: retry later")
-	errSearches = errors.New("tonlite: too many concurrent searches for filtered pages: " +
-		"use a closer cursor, or retry later")
+	errPages    = outage{errors.New("tonlite: too many concurrent pages: retry later")}
+	errSearches = outage{errors.New("tonlite: too many concurrent searches for filtered pages: " +
+		"use a closer cursor, or retry later")}
 )
 
 // A semaphore limits the number of callers that run and the number of callers that wait. If both
@@ -57,7 +57,7 @@ func (r semaphore) acquire(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		<-r.admitted
-		return ctx.Err()
+		return timedOut(ctx.Err())
 	}
 }
 

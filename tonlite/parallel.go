@@ -10,7 +10,8 @@ const concurrency = 8
 
 // parallel runs the n parts of a task by calling part with each i below n, and waits for all
 // calls. At most concurrency calls run at the same time. The first error cancels the context of
-// the other calls, and parallel returns that error.
+// the other calls, and parallel returns that error. If the deadline of ctx has passed, it returns
+// an outage.
 func parallel(ctx context.Context, n int, part func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -36,5 +37,5 @@ func parallel(ctx context.Context, n int, part func(ctx context.Context, i int) 
 	if ctx.Err() == nil {
 		return nil
 	}
-	return context.Cause(ctx)
+	return timedOut(context.Cause(ctx))
 }
