@@ -85,7 +85,8 @@ func TestTimeoutOfServerIsErrUnavailable(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); !errors.Is(err, chaingql.ErrUnavailable) {
+			_, err = b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1})
+			if !errors.Is(err, chaingql.ErrUnavailable) {
 				t.Errorf("Blocks: got error %v, want ErrUnavailable", err)
 			}
 		})
