@@ -282,6 +282,30 @@ func (h *Handler) lifetime() time.Duration {
 	return h.opts.ConnectionLifetime - mathrand.N(h.opts.ConnectionLifetime/2+1)
 }
 
+// Drain announces that this instance is about to shut down, and blocks for lead or until ctx is done. As soon as it is
+// called, Health and ServeReady report that h is not ready. Everything is still served, so that load balancers can
+// take the instance out of service before any request is refused. lead must be longer than they need to notice: the
+// interval of their probes times the number of probes that must fail. Then call [Handler.Shutdown].
+//
+//	h.Drain(ctx, 5*time.Second)
+//	ended := make(chan error, 1)
+//	server.RegisterOnShutdown(func() { ended <- h.Shutdown(ctx) })
+//	return errors.Join(server.Shutdown(ctx), <-ended)
+func (h *Handler) Drain(ctx context.Context, lead time.Duration) {
+	h.announceDrain()
+	timer := time.NewTimer(lead)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (h *Handler) announceDrain() {
+	now := time.Now()
+	h.draining.CompareAndSwap(nil, &now)
+}
+
 // Shutdown ends the Handler permanently, in two steps:
 //
 //  1. It refuses new sockets and event streams with status 503, and ends the open ones. Each client receives the reason
