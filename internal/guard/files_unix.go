@@ -8,8 +8,8 @@ import (
 )
 
 // FileLimit returns how many files the process may have open (RLIMIT_NOFILE), and how many of them clients may use. The
-// remaining ones are for the Backend. Otherwise clients could take all files, and a Backend that has lost its connection
-// could never connect again. If the limit is not known, both numbers are math.MaxUint64.
+// others are reserved for the Backend. Otherwise clients could take all files, and a Backend that has lost its
+// connection could never connect again. If the limit is not known, both numbers are math.MaxUint64.
 func FileLimit() (limit, usable uint64) {
 	var r syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil || uint64(r.Cur) == math.MaxUint64 {
