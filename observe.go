@@ -265,6 +265,9 @@ func (t Trace) or(u Trace) Trace {
 	return t
 }
 
+// size returns the memory of t's values in bytes.
+func (t Trace) size() int { return len(t.Parent) + len(t.State) + len(t.Baggage) }
+
 // A caller describes the client of an operation to the hooks and the log.
 type caller struct {
 	transport Transport

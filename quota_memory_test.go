@@ -1,6 +1,7 @@
 package chaingql_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -114,6 +115,39 @@ func TestUnreadBlockResponsesStayWithinSubscriptionBytes(t *testing.T) {
 		t.Logf("%d subscriptions are counted as %d bytes and grew the heap by %d bytes", count, held, grown)
 		if most := (held + limit/8) * 5 / 4; grown > most || held > limit-limit/8 {
 			t.Errorf("%d unread subscriptions keep %d bytes, want at most %d", count, grown, most)
+		}
+	})
+}
+
+// If a hook needs the trace context of an operation, the subscription keeps it.
+func TestTraceContextsOfSubscriptionsAreCounted(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const sockets, subscriptions, part = 8, 100, 1 << 10
+		finished := func(context.Context, chaingql.Operation, chaingql.Outcome) {}
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{Hooks: chaingql.Hooks{OperationFinished: finished}})
+		n := serve(t, h)
+		var all []*socket
+		for range sockets {
+			all = append(all, n.socket(t))
+		}
+		before := heapInUse()
+		for _, s := range all {
+			for i := range subscriptions {
+				trace := strings.Repeat("x", part)
+				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":{"query":"subscription{blocks{id}}",`+
+					`"extensions":{"traceparent":%q,"tracestate":%q,"baggage":%q}}}`, i, trace, trace, trace))
+			}
+		}
+		synctest.Wait()
+		grown := heapInUse() - before
+		count, bytes := h.Retained()
+		equal(t, "subscriptions", count, sockets*subscriptions)
+		t.Logf("%d subscriptions are counted as %d bytes and grew the heap by %d bytes", count, bytes, grown)
+		if grown > bytes*5/4 {
+			t.Errorf("%d subscriptions are counted as %d bytes, but keep %d bytes", count, bytes, grown)
 		}
 	})
 }
