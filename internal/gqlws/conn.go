@@ -17,7 +17,7 @@ const (
 
 	// maxOutbox is the maximum size in bytes of the outbox, which holds acks, errors and pongs for the peer. While the
 	// outbox is larger, the connection is not read.
-	maxOutbox = 16 << 10
+	maxOutbox = 8 << 10
 
 	// frameCost is the overhead in bytes of a queued frame. It is added to the frame's length in the size of the
 	// outbox.
