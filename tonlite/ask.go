@@ -195,8 +195,10 @@ func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check
 	client, err := set.connect(ctx, s)
 	if err == nil {
 		var answer lite.Message
-		if answer, err = set.query(ctx, s, client, q); err == nil {
-			if err = recoverPanics(func() error { return check(answer) }); err == nil {
+		var release func()
+		if answer, release, err = set.query(ctx, s, client, q); err == nil {
+			err = recoverPanics(func() error { return check(answer) })
+			if release(); err == nil {
 				s.succeeded()
 				return nil
 			}
@@ -246,21 +248,24 @@ func (set *servers) connect(ctx context.Context, s *server) (*lite.Client, error
 }
 
 // query waits for a slot in queryGate and then sends q. The deadline of the query starts after
-// this wait, because the server is not responsible for it.
-func (set *servers) query(ctx context.Context, s *server, client *lite.Client, q lite.Message) (lite.Message, error) {
+// this wait, because the server is not responsible for it. The caller must call release when it
+// has checked the response.
+func (set *servers) query(
+	ctx context.Context, s *server, client *lite.Client, q lite.Message,
+) (answer lite.Message, release func(), err error) {
 	leave, err := set.queryGate.acquire(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer leave()
 	own, cancel := context.WithTimeout(ctx, set.timeout(ctx))
 	defer cancel()
 	since := time.Now()
-	answer, err := client.Ask(own, q)
+	answer, release, err = client.Query(own, q)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		s.closeIfSilent(client, since)
 	}
-	return answer, err
+	return answer, release, err
 }
 
 // parse calls read, which parses a response. Each call may need tens of megabytes of memory.

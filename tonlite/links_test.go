@@ -32,7 +32,7 @@ func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, t
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := lite.Dial(t.Context(), s.Addr(), ed25519.PublicKey(key))
+	c, err := lite.Dial(t.Context(), s.Addr(), ed25519.PublicKey(key), new(lite.Window))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ type server struct {
 	peer
 	zero    hashes
 	timeout time.Duration
+	window  lite.Window // responses that are not parsed yet
 
 	mu          sync.Mutex
 	client      *lite.Client // the last connection, which may be lost
@@ -87,7 +88,7 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if client, err = lite.Dial(ctx, s.addr, s.key); err != nil {
+	if client, err = lite.Dial(ctx, s.addr, s.key, &s.window); err != nil {
 		return nil, 0, err
 	}
 	answer, err := client.Ask(ctx, lite.GetMasterchainInfo{})

@@ -50,8 +50,9 @@ func TestClientWorksWithIndependentServer(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
+	dial := func() (*lite.Client, error) { return lite.Dial(ctx, addr, public, new(lite.Window)) }
 	var c *lite.Client
-	for c, err = lite.Dial(ctx, addr, public); err != nil && ctx.Err() == nil; c, err = lite.Dial(ctx, addr, public) {
+	for c, err = dial(); err != nil && ctx.Err() == nil; c, err = dial() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err != nil {

@@ -64,6 +64,8 @@ const (
 	Garbage
 	// Bomb sends a bag of cells that announces billions of cells.
 	Bomb
+	// Padding appends two megabytes to the cells in a response.
+	Padding
 	// WrongKind sends the response to another kind of query.
 	WrongKind
 )
@@ -136,7 +138,7 @@ func (l Lie) block(c *Chain, a lite.BlockData) []byte {
 	return l.spoil(a.Data)
 }
 
-// spoil returns data, or bytes that are not valid cells if l is Garbage or Bomb.
+// spoil returns data, or bytes that are not valid cells if l is Garbage, Bomb or Padding.
 func (l Lie) spoil(data []byte) []byte {
 	switch l {
 	case Garbage:
@@ -145,6 +147,8 @@ func (l Lie) spoil(data []byte) []byte {
 	case Bomb: // all fields have very large values
 		bomb := append([]byte{0xb5, 0xee, 0x9c, 0x72, 4, 8}, bytes.Repeat([]byte{0x7f}, 3*4+8)...)
 		return append(bomb, data...)
+	case Padding:
+		return append(append([]byte(nil), data...), make([]byte, 2<<20)...)
 	}
 	return data
 }

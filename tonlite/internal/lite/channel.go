@@ -22,9 +22,12 @@ import (
 )
 
 const (
-	maxPacket     = 16 << 20 // bytes, more than the largest block needs
-	handshakeSize = 256      // bytes of the key id, the client's key, the checksum and the secret
-	secretSize    = 160      // bytes of the random secret, which contains the keys of both ciphers
+	// maxPacket is the maximum size of a packet in bytes. The largest response contains an account
+	// with as many cells and bits as the network allows, about 10 MB.
+	maxPacket     = 12 << 20
+	minPacket     = 64  // bytes of the nonce and the checksum
+	handshakeSize = 256 // bytes of the key id, the client's key, the checksum and the secret
+	secretSize    = 160 // bytes of the random secret, which contains the keys of both ciphers
 	writeTimeout  = time.Second
 )
 
@@ -93,13 +96,11 @@ func clientHandshake(conn net.Conn, key ed25519.PublicKey) (*channel, error) {
 	if _, err := conn.Write(hello); err != nil {
 		return nil, err
 	}
-	switch welcome, err := c.read(); {
+	switch _, err := c.read(minPacket); { // the server confirms with an empty packet
 	case errors.Is(err, io.EOF), errors.Is(err, errMalformed):
 		return nil, ErrHandshake
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrHandshake, err)
-	case len(welcome) > 0:
-		return nil, errMalformed
 	}
 	return c, nil
 }
@@ -150,15 +151,16 @@ func channelCiphers(secret []byte) (to, from cipher.Stream, err error) {
 	return to, from, err
 }
 
-// read returns the payload of the next packet. Only one goroutine may call read.
-func (c *channel) read() ([]byte, error) {
+// read returns the payload of the next packet, which may have at most limit bytes. Only one
+// goroutine may call read.
+func (c *channel) read(limit uint32) ([]byte, error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.conn, head); err != nil {
 		return nil, err
 	}
 	c.in.XORKeyStream(head, head)
 	n := binary.LittleEndian.Uint32(head)
-	if n < 64 || n > maxPacket {
+	if n < minPacket || n > limit {
 		return nil, errMalformed
 	}
 	packet := make([]byte, n)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,9 @@ import (
 // connection is lost, all queries in flight fail at once.
 type Client struct {
 	channel *channel
+	window  *Window
+	closing chan struct{} // closed by hangUp
+	hangUp  func()        // closes the connection, which ends listen; may be called more than once
 	lost    chan struct{} // closed when the connection ends
 	cause   error         // why the connection ended; read only after lost is closed
 	heard   atomic.Int64  // time of the last packet, in Unix nanoseconds
@@ -27,18 +31,25 @@ type Client struct {
 // ErrLost is returned if an established connection has ended.
 var ErrLost = errors.New("the connection is lost")
 
-// Dial connects to the server at addr. key is the server's public key. ctx limits the time of the
-// attempt. Close the Client when you no longer need it.
-func Dial(ctx context.Context, addr string, key ed25519.PublicKey) (*Client, error) {
+// Dial connects to the server at addr. key is the server's public key, and window its Window. ctx
+// limits the time of the attempt. Close the Client when you no longer need it.
+func Dial(ctx context.Context, addr string, key ed25519.PublicKey, window *Window) (*Client, error) {
 	ch, err := dial(ctx, addr, key)
 	if err != nil {
 		return nil, err
 	}
-	return newClient(ch), nil
+	return newClient(ch, window), nil
 }
 
-func newClient(ch *channel) *Client {
-	c := &Client{channel: ch, lost: make(chan struct{}), calls: make(map[[32]byte]chan []byte)}
+func newClient(ch *channel, window *Window) *Client {
+	c := &Client{
+		channel: ch, window: window, closing: make(chan struct{}), lost: make(chan struct{}),
+		calls: make(map[[32]byte]chan []byte),
+	}
+	c.hangUp = sync.OnceFunc(func() {
+		close(c.closing)
+		_ = ch.conn.Close()
+	})
 	c.heard.Store(time.Now().UnixNano())
 	c.running.Go(c.listen)
 	c.running.Go(c.ping)
@@ -53,43 +64,68 @@ func (c *Client) Heard() time.Time { return time.Unix(0, c.heard.Load()) }
 
 // Close closes the connection and waits until the Client's goroutines have ended.
 func (c *Client) Close() {
-	_ = c.channel.conn.Close()
+	c.hangUp()
 	c.running.Wait()
 }
 
-// Ask sends a query and returns the response. If the server responds with an error, Ask returns
-// an [Error]. Ask returns other errors if the connection is lost, the context is done, or the
-// response is malformed.
+// Ask is like [Client.Query] for callers that are done with the response soon.
 func (c *Client) Ask(ctx context.Context, q Message) (Message, error) {
-	if err := ctx.Err(); err != nil {
+	answer, release, err := c.Query(ctx, q)
+	if err != nil {
 		return nil, err
+	}
+	release()
+	return answer, nil
+}
+
+// Query sends a query and returns the response, which counts toward the Window until the caller
+// calls release. If the server responds with an error, Query returns an [Error]. Query returns
+// other errors if the connection is lost, the context is done, or the response is malformed. If
+// it returns an error, there is nothing to release.
+func (c *Client) Query(ctx context.Context, q Message) (answer Message, release func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
 	}
 	var id [32]byte
 	if _, err := rand.Read(id[:]); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	back := make(chan []byte, 1)
 	c.mu.Lock()
 	c.calls[id] = back
 	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.calls, id)
-		c.mu.Unlock()
-	}()
 	query := appendBytes(appendUint32(nil, idLite), q.append(nil))
 	if err := c.channel.send(appendBytes(append(appendUint32(nil, idQuery), id[:]...), query)); err != nil {
-		_ = c.channel.conn.Close()
+		c.hangUp()
 		<-c.lost // so that Lost is closed when the caller checks it
-		return nil, fmt.Errorf("%w: %w", ErrLost, err)
+		c.drop(id, back)
+		return nil, nil, fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	select {
 	case message := <-back:
-		return ParseAnswer(message)
+		if answer, err = ParseAnswer(message); err != nil {
+			c.window.add(-len(message))
+			return nil, nil, err
+		}
+		return answer, func() { c.window.add(-len(message)) }, nil
 	case <-c.lost:
-		return nil, fmt.Errorf("%w: %w", ErrLost, c.cause)
+		err = fmt.Errorf("%w: %w", ErrLost, c.cause)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
+	}
+	c.drop(id, back)
+	return nil, nil, err
+}
+
+// drop ends a call whose response is not needed any more. The response may have arrived already.
+func (c *Client) drop(id [32]byte, back <-chan []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, id)
+	select {
+	case message := <-back:
+		c.window.add(-len(message))
+	default:
 	}
 }
 
@@ -111,19 +147,20 @@ func (c *Client) ping() {
 		case now := <-tick.C:
 			ping := appendUint64(appendUint32(nil, idPing), uint64(now.UnixNano()))
 			if now.Sub(c.Heard()) > deadAfter || c.channel.send(ping) != nil {
-				_ = c.channel.conn.Close() // ends listen
+				c.hangUp()
 			}
 		}
 	}
 }
 
-// listen reads packets and passes each response to the call of Ask that waits for it.
+// listen reads packets and passes each response to the call of Query that waits for it. While the
+// Window is full, listen reads nothing.
 func (c *Client) listen() {
 	for {
-		payload, err := c.channel.read()
+		payload, err := c.next()
 		if err != nil {
 			c.cause = err
-			_ = c.channel.conn.Close()
+			c.hangUp()
 			close(c.lost)
 			return
 		}
@@ -139,9 +176,18 @@ func (c *Client) listen() {
 		c.mu.Lock()
 		back := c.calls[id]
 		delete(c.calls, id) // further responses to the query are ignored
-		c.mu.Unlock()
 		if back != nil {
-			back <- message
+			c.window.add(len(message))
+			back <- message // does not block, because there is only one
 		}
+		c.mu.Unlock()
 	}
+}
+
+// next returns the payload of the next packet.
+func (c *Client) next() ([]byte, error) {
+	if !c.window.wait(c.closing) {
+		return nil, net.ErrClosed
+	}
+	return c.channel.read(maxPacket)
 }

@@ -24,7 +24,7 @@ func pair(t *testing.T, serve func(net.Conn, ed25519.PrivateKey)) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newClient(ch)
+	return newClient(ch, new(Window))
 }
 
 func TestIdleConnectionStaysOpen(t *testing.T) {
@@ -68,7 +68,7 @@ func TestConnectionIsClosedIfPeerNeverResponds(t *testing.T) {
 		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
 			ch, err := serverHandshake(conn, key)
 			for err == nil { // reads, but never responds
-				_, err = ch.read()
+				_, err = ch.read(maxPacket)
 			}
 		})
 		begin := time.Now()

@@ -39,6 +39,19 @@ func TestResponsesRoundTrip(t *testing.T) {
 	}
 }
 
+// TestProofsWithTooManySignaturesAreRejected spreads the signatures over two links, because a parsed
+// signature takes more memory than its bytes in a message.
+func TestProofsWithTooManySignaturesAreRejected(t *testing.T) {
+	for extra, want := range map[int]error{0: nil, 1: errUnexpected} {
+		p := BlockProof{Links: []Link{
+			{Signatures: make([]Signature, maxSignatures/2)}, {Signatures: make([]Signature, maxSignatures/2+extra)},
+		}}
+		if _, err := ParseAnswer(p.append(nil)); err != want {
+			t.Errorf("%d signatures: got error %v, want %v", maxSignatures+extra, err, want)
+		}
+	}
+}
+
 func TestQueriesRoundTrip(t *testing.T) {
 	for _, want := range []Message{
 		GetMasterchainInfo{}, GetBlock{someID(1)}, GetBlockHeader{someID(1)}, LookupBlock{-1, 1 << 63, 7},

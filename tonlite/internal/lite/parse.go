@@ -34,13 +34,18 @@ func ParseAnswer(message []byte) (Message, error) {
 	return m, nil
 }
 
-// maxLinks is the maximum number of links in a proof, and the maximum number of signatures in a
-// link.
-const maxLinks = 2000
+const (
+	// maxLinks is the maximum number of links in a proof.
+	maxLinks = 2000
+	// maxSignatures is the maximum number of signatures in all links of a proof. A few dozen links
+	// may have the signatures of some hundred validators each.
+	maxSignatures = 1 << 15
+)
 
 func (r *reader) blockProof() (p BlockProof) {
 	p.Complete, p.From, p.To = r.truth(), r.blockID(), r.blockID()
-	for n := r.count(); n > 0 && r.err == nil; n-- {
+	signatures := uint32(maxSignatures)
+	for n := r.count(maxLinks); n > 0 && r.err == nil; n-- {
 		var l Link
 		switch r.readUint32() {
 		case idLinkBack:
@@ -63,7 +68,8 @@ func (r *reader) blockProof() (p BlockProof) {
 			default:
 				r.fail(errSigned)
 			}
-			for n := r.count(); n > 0 && r.err == nil; n-- {
+			n := r.count(signatures)
+			for signatures -= n; n > 0 && r.err == nil; n-- {
 				l.Signatures = append(l.Signatures, Signature{r.readHash(), r.readBytes()})
 			}
 			if l.Simplex {
@@ -75,10 +81,10 @@ func (r *reader) blockProof() (p BlockProof) {
 	return p
 }
 
-// count reads the number of links or signatures that follow.
-func (r *reader) count() uint32 {
+// count reads the number of links or signatures that follow, which may be at most limit.
+func (r *reader) count(limit uint32) uint32 {
 	n := r.readUint32()
-	if n > maxLinks {
+	if n > limit {
 		r.fail(errUnexpected)
 		return 0
 	}

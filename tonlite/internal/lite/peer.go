@@ -29,7 +29,7 @@ func Serve(conn net.Conn, key ed25519.PrivateKey, answer func(context.Context, M
 	defer running.Wait()
 	defer cancel()
 	for {
-		payload, err := c.read()
+		payload, err := c.read(maxPacket)
 		if err != nil {
 			return err
 		}
