@@ -186,10 +186,13 @@ func (l *Log[B]) goLive(r *Reader[B]) {
 func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.release(r)
 	p := l.pages[r.at.cursor]
-	if p == nil {
+	switch {
+	case p == nil:
 		p = &page[B]{after: r.at.cursor, waiting: make(map[*Reader[B]]struct{})}
 		l.pages[p.after] = p
 		l.addFuture(p)
+		l.enqueue(p)
+	case p.state == pageParked && !l.isFuture(p.after): // the readers that wait have been woken already
 		l.enqueue(p)
 	}
 	l.combine(p, r)

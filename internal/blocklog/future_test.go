@@ -3,6 +3,7 @@ package blocklog
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -41,6 +42,36 @@ func deliveryTime(t *testing.T, pages, blocks int) time.Duration {
 			len(l.pages), l.future.Len(), l.queue.Len())
 	}
 	return took
+}
+
+// The page after the cursor was parked for the first reader, which has not called Next since the log reached it.
+func TestReaderJoinsAtAParkedPageThatTheLogHasReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(10)
+		l := open(t, c, Options[int]{})
+		l.Start()
+		synctest.Wait()
+		after := between(12) // no block in the window has this cursor
+		joined := func() (*Reader[int], *int) {
+			wakes := new(int)
+			r, err := l.Join(Interest[int]{Key: "all", After: &after, Eval: every(1), Wake: func() { *wakes++ }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, r)
+			return r, wakes
+		}
+		first, _ := joined()
+		synctest.Wait()
+		c.grow(5)
+		synctest.Wait()
+		second, wakes := joined()
+		expectAll(t, first, 13, 14, 15)
+		if *wakes == 0 {
+			t.Error("the second reader was not woken")
+		}
+		expectAll(t, second, 13, 14, 15)
+	})
 }
 
 func TestSlowPageReadsDoNotDelayNewBlocks(t *testing.T) {
