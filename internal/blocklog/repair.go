@@ -141,9 +141,14 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 					e.cursor, p.Workchain)
 			}
 			v := f.heads.check(p)
-			if from, err := l.searchFrom(ctx, e, p, v, f); err != nil {
+			from, err := l.searchFrom(ctx, e, p, v, f)
+			if v == verdictGap && overlap(shardOf(p), shardOf(at)) && !f.heads.passed(p, e.cursor) {
+				from = f.heads.before(p, l.startCursor) // after a merge, blocks of the other half may be missing
+			}
+			switch {
+			case err != nil:
 				return f, err
-			} else if from < f.after {
+			case from < f.after:
 				return l.findMissing(ctx, b, cursor, at, from)
 			}
 			if v == verdictMerge && slices.ContainsFunc(later, func(s uint64) bool { return overlap(s, shardOf(p)) }) {

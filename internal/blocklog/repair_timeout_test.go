@@ -36,3 +36,19 @@ func TestMissingBlockStoredBeforeTheTimeoutIsFound(t *testing.T) {
 		})
 	}
 }
+
+// Block 3 of the right half and block 5, which follows a merge, are missing. Block 6 shows only a gap after block 4 of
+// the left half.
+func TestBlockOfTheOtherHalfBeforeAMissingMergeIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const left, right = 1 << 62, 3 << 62
+		f := newShardSource()
+		f.grow(Place{0, left, 5}, Place{0, right, 10})
+		l := openShards(t, f, Options[shardBlock]{})
+		r := joinAt(t, l, blocksOf())
+		synctest.Wait()
+		f.growSkipped([]int{3, 5}, Place{0, right, 11}, Place{0, left, 6}, Place{0, wholeShard, 12}, Place{0, left, 13})
+		synctest.Wait()
+		expectNow(t, r, 3, 4, 5, 6)
+	})
+}
