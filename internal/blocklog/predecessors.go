@@ -68,6 +68,7 @@ func (l *Log[B]) findUnnumbered(
 		}
 		p := l.src.Place(e.block)
 		if shows(p, e.cursor) {
+			f.after = stored.before(p, begun)
 			return f, errStillMissing
 		}
 		if err := f.add(p, e); err != nil {
@@ -75,7 +76,11 @@ func (l *Log[B]) findUnnumbered(
 		}
 		stored.set(p, e.cursor)
 	}
-	if f.heads.check(at) == verdictGap || shows(at, cursor) {
+	if shows(at, cursor) {
+		f.after = stored.before(at, begun)
+		return f, errStillMissing
+	}
+	if f.heads.check(at) == verdictGap {
 		return f, errStillMissing
 	}
 	if len(f.missing) == 0 {

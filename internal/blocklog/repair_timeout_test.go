@@ -52,3 +52,22 @@ func TestBlockOfTheOtherHalfBeforeAMissingMergeIsFound(t *testing.T) {
 		expectNow(t, r, 3, 4, 5, 6)
 	})
 }
+
+// The log starts at block 4. Block 5 shows that block 3 is missing, which is before the start of the log.
+func TestClientIsSentBackToBeforeAGapThatBeganBeforeTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(master(1), base(1), base(2), master(2))
+		f.recents, f.lacks[3] = 1, true
+		l := openShards(t, f, Options[shardBlock]{})
+		synctest.Wait()
+		f.grow(base(3))
+		synctest.Wait() // the search begins
+		r := joinAt(t, l, blocksOf(0), 1)
+		f.lacks[5] = true // so that the page does not show the gap
+		expectEventually(t, r, 2)
+		time.Sleep(repairTimeout)
+		synctest.Wait()
+		expectGap(t, r, 2)
+	})
+}
