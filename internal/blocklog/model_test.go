@@ -91,7 +91,7 @@ func (m *modelReader) lostErr() error {
 // check checks that the reader has received exactly the matching blocks from its start to its cursor.
 func (m *modelReader) check(t *testing.T) {
 	t.Helper()
-	if errors.Is(m.lostErr(), ErrNoPosition) || m.lost == nil && m.Reader.lost == ErrNoPosition { // next may not know yet
+	if errors.Is(m.lostErr(), ErrNoPosition) || m.lost == nil && m.Reader.lost == ErrNoPosition {
 		if m.start >= 0 || m.Cursor() != "" || m.got != nil || m.placed {
 			t.Errorf("the reader ended with %v although it started at %d, is at %q and received %v",
 				m.lost, m.start, m.Cursor(), m.got)
