@@ -18,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -234,7 +235,7 @@ func TestClientsOfAReplacedChainLoseNoBlockOnAnyInstance(t *testing.T) {
 	if raceEnabled {
 		seeds = 1 // the detector makes the runs ten times slower
 	}
-	for seed := range uint64(seeds) {
+	for seed := range testkit.Seeds(t, seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 77))
 			all := randomBlocks(seed, 250)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -113,7 +114,7 @@ func (b *switchingBackend) Follow(ctx context.Context, after chaingql.Cursor) it
 // Clients follow a chain that is replaced at any moment. Each of them soon receives the blocks of the newest chain.
 func TestChainReplacedDuringACallIsFollowedSoon(t *testing.T) {
 	var ended atomic.Int64
-	for seed := range uint64(40) {
+	for seed := range testkit.Seeds(t, 40) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newSwitchingBackend(seed)
 			h, _ := newHandler(t, b, chaingql.Options{WindowSize: 5})

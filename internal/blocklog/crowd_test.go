@@ -10,12 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 // Readers on their own goroutines join, read and leave while blocks arrive and the source fails. They do not wait for
 // each other, so that the race detector sees many schedules.
 func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
-	for seed := range uint64(9) {
+	for seed := range testkit.Seeds(t, 9) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
 			c.replay, c.recents = 3, 200
@@ -67,7 +69,7 @@ func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
 }
 
 func TestCloseEndsConcurrentReadersAtTheirPositions(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range testkit.Seeds(t, 50) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
 			l := open(t, c, Options[int]{Window: 1 << 20})

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/testkit"
 )
 
 // Readers on their own goroutines read a chain while other readers join and leave. All gaps of the chain are repaired,
 // some of them late. The readers do not wait for each other, so that the race detector sees many schedules.
 func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range testkit.Seeds(t, 6) {
 		synctest.Test(t, func(t *testing.T) {
 			trees := newRandomShards(rand.New(rand.NewPCG(seed, 5)))
 			f := newShardSource()

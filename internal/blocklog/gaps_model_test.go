@@ -152,7 +152,7 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 	var total Stats
 	var early, late, unrepaired, unnoticed int
 	seeds := testkit.RaceSample(t, 80)
-	for seed := range uint64(seeds) {
+	for seed := range testkit.Seeds(t, seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 7))

@@ -129,7 +129,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 	var total Stats
 	var losts, rereads, loses, mostRounds int
 	seeds := testkit.RaceSample(t, 200)
-	for seed := range uint64(seeds) {
+	for seed := range testkit.Seeds(t, seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 1))

@@ -68,7 +68,7 @@ func (l *Log[B]) findUnnumbered(
 		}
 		p := l.src.Place(e.block)
 		if shows(p, e.cursor) {
-			f.after = stored.before(p, begun)
+			f.began = stored.before(p, begun) // before the start of the log
 			return f, errStillMissing
 		}
 		if err := f.add(p, e); err != nil {
@@ -77,7 +77,7 @@ func (l *Log[B]) findUnnumbered(
 		stored.set(p, e.cursor)
 	}
 	if shows(at, cursor) {
-		f.after = stored.before(at, begun)
+		f.began = stored.before(at, begun)
 		return f, errStillMissing
 	}
 	if f.heads.check(at) == verdictGap {
@@ -240,6 +240,9 @@ func (l *Log[B]) recheck() {
 	if err == nil {
 		l.insertFound(f, u.workchain, u.cursor)
 		return
+	}
+	if f.began != "" {
+		u.after = min(u.after, f.began)
 	}
 	ended := l.endAffected(u.workchain, u.after, u.cursor)
 	v := emptyView[B](l.view.Load().newest) // a reader that resumes from before the gap must read from the source

@@ -165,7 +165,7 @@ func (w *modelClient) leaveStored(t *testing.T, l *Log[shardBlock], rnd *rand.Ra
 func TestPrunedChainHasNoGaps(t *testing.T) {
 	var delivered, restarts, old int
 	seeds := testkit.RaceSample(t, 60)
-	for seed := range uint64(seeds) {
+	for seed := range testkit.Seeds(t, seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 21))

@@ -1,6 +1,7 @@
 package blocklog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,14 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 	if v == verdictFirst {
 		after = l.startCursor
 	}
-	find := func(ctx context.Context) (found[B], error) { return l.findMissing(ctx, b, cursor, at, after) }
+	find := func(ctx context.Context) (found[B], error) {
+		f, err := l.findMissing(ctx, b, cursor, at, after)
+		if err != nil && v == verdictGap && f.began != "" && f.began < after {
+			after = f.began
+			l.setOpenGaps(openGap{at.Workchain, after, cursor, l.gaps.Load() + 1})
+		}
+		return f, err
+	}
 	switch {
 	case v == verdictGap:
 		l.stale() // queries must ask the source, which may have the missing blocks
@@ -37,7 +45,7 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		known, begun := l.heads.clone(), l.startCursor
 		find = func(ctx context.Context) (f found[B], err error) {
 			if f, err = l.findUnnumbered(ctx, b, cursor, at, v, known, begun); err != nil {
-				after = min(after, f.after) // the missing block may be before the start of the log
+				after = min(after, cmp.Or(f.began, after))
 				l.stale()
 				l.setOpenGaps(openGap{at.Workchain, after, cursor, 0})
 			}
@@ -98,6 +106,7 @@ func (l *Log[B]) logUnrepaired(workchain int32, after, cursor string, ended int,
 type found[B any] struct {
 	missing []entry[B]
 	after   string     // a position before the missing blocks
+	began   string     // if the search failed: a position before the blocks that it noticed to be missing, or ""
 	heads   shardHeads // the heads after the missing blocks; the block continues these heads
 }
 
@@ -150,7 +159,9 @@ func (l *Log[B]) findMissing(ctx context.Context, b B, cursor string, at Place, 
 			case err != nil:
 				return f, err
 			case from < f.after:
-				return l.findMissing(ctx, b, cursor, at, from)
+				f, err := l.findMissing(ctx, b, cursor, at, from)
+				f.began = cmp.Or(f.began, from)
+				return f, err
 			}
 			if v == verdictMerge && slices.ContainsFunc(later, func(s uint64) bool { return overlap(s, shardOf(p)) }) {
 				v = verdictGap // the number of the merged shard does not show this gap

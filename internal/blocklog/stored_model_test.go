@@ -138,7 +138,7 @@ func (w *modelClient) checkStored(t *testing.T, f *shardSource, accepted map[int
 func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 	var total Stats
 	seeds := testkit.RaceSample(t, 40)
-	for seed := range uint64(seeds) {
+	for seed := range testkit.Seeds(t, seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 99))
