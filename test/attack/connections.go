@@ -64,7 +64,9 @@ func connections(full bool) []attack {
 				return outcome{class: "cut"}, nil
 			}})
 	}
-	return append(all, plain("the write side closed after a request", answered, func(s *target) (outcome, error) {
+	// net/http ends the context of the request as soon as it notices the end of the connection's read side.
+	either := answered + "|TIMEOUT"
+	return append(all, plain("the write side closed after a request", either, func(s *target) (outcome, error) {
 		return s.postThen(goodBody, func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() })
 	}), sock("the write side closed on a socket", "cut|closed", legacy, true, func(w *socket) (outcome, error) {
 		_ = w.Conn.(*net.TCPConn).CloseWrite()
