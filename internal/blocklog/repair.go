@@ -45,7 +45,7 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 		known, begun := l.heads.clone(), l.startCursor
 		find = func(ctx context.Context) (f found[B], err error) {
 			if f, err = l.findUnnumbered(ctx, b, cursor, at, v, known, begun); err != nil {
-				after = min(after, cmp.Or(f.began, after))
+				after = min(after, cmp.Or(f.began, after)) // began may be before the start of the log
 				l.stale()
 				l.setOpenGaps(openGap{at.Workchain, after, cursor, 0})
 			}

@@ -39,17 +39,32 @@ func TestMissingBlockStoredBeforeTheTimeoutIsFound(t *testing.T) {
 	}
 }
 
-// Block 3 of the right half and block 5, which follows a merge, are missing. Block 6 shows only a gap after block 4 of
-// the left half.
+// skipMergeOfHalves returns a reader of two halves that merge. Follow skips block 3 of the right half and block 5, which
+// follows the merge. Block 6 shows only a gap after block 4 of the left half. lacks are blocks that are not stored.
+func skipMergeOfHalves(t *testing.T, lacks ...int) *Reader[shardBlock] {
+	t.Helper()
+	f := newShardSource()
+	f.grow(Place{0, left, 5}, Place{0, right, 10})
+	l := openShards(t, f, Options[shardBlock]{})
+	r := joinAt(t, l, blocksOf())
+	synctest.Wait()
+	for _, n := range lacks {
+		f.lacks[n] = true
+	}
+	f.growSkipped([]int{3, 5}, Place{0, right, 11}, Place{0, left, 6}, Place{0, wholeShard, 12}, Place{0, left, 13})
+	return r
+}
+
+// failBefore makes each call of Before fail, until f.before is reset.
+func (f *shardSource) failBefore() {
+	f.set(func() {
+		f.before = func(context.Context) ([]shardBlock, error) { return nil, errors.New("temporary") }
+	})
+}
+
 func TestBlockOfTheOtherHalfBeforeAMissingMergeIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const left, right = 1 << 62, 3 << 62
-		f := newShardSource()
-		f.grow(Place{0, left, 5}, Place{0, right, 10})
-		l := openShards(t, f, Options[shardBlock]{})
-		r := joinAt(t, l, blocksOf())
-		synctest.Wait()
-		f.growSkipped([]int{3, 5}, Place{0, right, 11}, Place{0, left, 6}, Place{0, wholeShard, 12}, Place{0, left, 13})
+		r := skipMergeOfHalves(t)
 		synctest.Wait()
 		expectNow(t, r, 3, 4, 5, 6)
 	})
@@ -58,14 +73,7 @@ func TestBlockOfTheOtherHalfBeforeAMissingMergeIsFound(t *testing.T) {
 // Block 3 of the right half is not stored. The search for block 5, which follows a merge, notices that.
 func TestClientIsSentBackToBeforeAGapOfTheOtherHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const left, right = 1 << 62, 3 << 62
-		f := newShardSource()
-		f.grow(Place{0, left, 5}, Place{0, right, 10})
-		l := openShards(t, f, Options[shardBlock]{})
-		r := joinAt(t, l, blocksOf())
-		synctest.Wait()
-		f.lacks[3] = true
-		f.growSkipped([]int{3, 5}, Place{0, right, 11}, Place{0, left, 6}, Place{0, wholeShard, 12}, Place{0, left, 13})
+		r := skipMergeOfHalves(t, 3)
 		time.Sleep(time.Second)
 		expectNow(t, r, 4)
 		expectResumePoint(t, "during the search", r, 2, true)
@@ -78,7 +86,6 @@ func TestClientIsSentBackToBeforeAGapOfTheOtherHalf(t *testing.T) {
 // A temporary failure of a check after a merge says nothing about blocks before the newest ones of the halves.
 func TestFailedCheckAfterAMergeDoesNotSendClientsFurtherBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const left, right = 1 << 62, 3 << 62
 		f := newShardSource()
 		f.grow(Place{0, left, 5})
 		f.recents = 1
@@ -88,9 +95,7 @@ func TestFailedCheckAfterAMergeDoesNotSendClientsFurtherBack(t *testing.T) {
 		r := joinAt(t, l, blocksOf())
 		synctest.Wait()
 		expectNow(t, r, 2, 3, 4)
-		f.set(func() {
-			f.before = func(context.Context) ([]shardBlock, error) { return nil, errors.New("temporary") }
-		})
+		f.failBefore()
 		f.grow(Place{0, wholeShard, 12})
 		time.Sleep(time.Second)
 		expectResumePoint(t, "during the search", r, 3, true)
@@ -109,9 +114,7 @@ func TestLaterCheckSendsClientsBackToBeforeAGapThatBeganBeforeTheLog(t *testing.
 		f.recents, f.lacks[3] = 1, true
 		l := openShards(t, f, Options[shardBlock]{})
 		synctest.Wait()
-		f.set(func() {
-			f.before = func(context.Context) ([]shardBlock, error) { return nil, errors.New("temporary") }
-		})
+		f.failBefore()
 		f.grow(base(3))
 		synctest.Wait() // the search begins
 		r := joinAt(t, l, blocksOf(0), 1)
