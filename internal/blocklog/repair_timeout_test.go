@@ -39,8 +39,8 @@ func TestMissingBlockStoredBeforeTheTimeoutIsFound(t *testing.T) {
 	}
 }
 
-// skipMergeOfHalves returns a reader of two halves that merge. Follow skips block 3 of the right half and block 5, which
-// follows the merge. Block 6 shows only a gap after block 4 of the left half. lacks are blocks that are not stored.
+// skipMergeOfHalves returns a reader of two halves that merge. Follow skips block 3 of the right half, and block 5,
+// which follows the merge. Block 6 shows only a gap after block 4 of the left half. The blocks in lacks are not stored.
 func skipMergeOfHalves(t *testing.T, lacks ...int) *Reader[shardBlock] {
 	t.Helper()
 	f := newShardSource()
