@@ -88,7 +88,7 @@ func (c *conn) startQueries() {
 		c.runningQueries++
 		op.running = true
 		op.inCall = true
-		c.spawn("query", op.execute)
+		c.spawn("query", func() { c.runQuery(op) })
 		c.changed.Broadcast()
 	}
 }

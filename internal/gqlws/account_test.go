@@ -1,12 +1,15 @@
 package gqlws
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestMissingPongsDoNotCountIfReadingIsPaused(t *testing.T) {
@@ -74,7 +77,9 @@ func TestQueryStartsIfExpectedResponsesFit(t *testing.T) {
 		c := newConn(t.Context(), NewServer(o), legacy{}, nil)
 		c.mu.Lock()
 		for range 3 {
-			c.waitingQueries = append(c.waitingQueries, &operation{size: 10, execute: func() {}})
+			run := func(context.Context) []byte { return []byte("{}") }
+			op := &operation{size: 10, ctx: xsync.WithTimeout(c.ctx, 0), run: run}
+			c.waitingQueries = append(c.waitingQueries, op)
 		}
 		c.startQueries()
 		started := c.runningQueries

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // The tests in this file use TCP connections. Unlike connections of net.Pipe, these support non-blocking writes and
@@ -215,7 +217,7 @@ func TestReadyPayloadsAreSentInOneWrite(t *testing.T) {
 	c.net, c.hasWriter = &netConn{}, true // the test is the writer
 	var want []byte
 	for i := range 3 {
-		op := &operation{id: operationID{key: fmt.Sprint(i)}, cancel: func() {}, phase: opActive}
+		op := &operation{id: operationID{key: fmt.Sprint(i)}, ctx: xsync.WithTimeout(c.ctx, 0), phase: opActive}
 		op.stream = &queryResult{payload: []byte(fmt.Sprint(i))}
 		c.mu.Lock()
 		c.ops[op.id.key] = op

@@ -65,7 +65,9 @@ func newNetConn(nc net.Conn, prefetched []byte, frameTimeout, writeTimeout time.
 func (n *netConn) Read(p []byte) (int, error) {
 	if len(n.prefetched) > 0 {
 		k := copy(p, n.prefetched)
-		n.prefetched = n.prefetched[k:]
+		if n.prefetched = n.prefetched[k:]; len(n.prefetched) == 0 {
+			n.prefetched = nil // otherwise up to 4 KiB would be kept as long as the connection is open
+		}
 		n.received(p[:k])
 		return k, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // An opPhase is a stage in the life of an operation. An operation never returns to an earlier stage.
@@ -36,15 +37,16 @@ type operation struct {
 	queued         bool // the operation is in conn.ready
 	inCall         bool // Run or Next is in progress
 	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
+	counted        bool // Operation.Counted
 
+	// ctx is the context of the operation. It has no timeout: it is a Timeout because that needs little memory as long
+	// as nothing waits for its end.
+	ctx     *xsync.Timeout
 	expires time.Time                    // expiry of the credential under which the operation started; zero if none
 	run     func(context.Context) []byte // query: Operation.Run; nil after Run has returned
-	cancel  context.CancelFunc
-	execute func() // query: calls run and queues the response
-	size    int    // Operation.Size
-	memory  int    // Operation.Memory
-	counted bool   // Operation.Counted
-	why     error  // argument of Stream.Close
+	size    int                          // Operation.Size
+	memory  int                          // Operation.Memory
+	why     error                        // argument of Stream.Close
 }
 
 // A queryResult is a Stream that returns the result of a query: one payload, or an error.
@@ -75,14 +77,12 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 		return
 	}
 
-	op := &operation{id: id, expires: expiryOf(c.sessionCtx)}
-	ctx, cancel := context.WithCancel(c.sessionCtx)
-	op.cancel = cancel
-	o, err := c.callStart(ctx, payload)
+	op := &operation{id: id, ctx: xsync.WithTimeout(c.sessionCtx, 0), expires: expiryOf(c.sessionCtx)}
+	o, err := c.callStart(op.ctx, payload)
 	op.run, op.query, op.size, op.memory, op.counted = o.Run, o.Run != nil, o.Size, o.Memory, o.Counted
 	if err == nil && o.Open != nil {
 		if c.hasMaxSubscriptions() {
-			cancel()
+			op.ctx.Stop()
 			c.callLimit("SocketSubscriptions")
 			detail := fmt.Sprintf("More than %d subscriptions on one connection", c.options.MaxSubscriptions)
 			c.refuse(id, detail, "LIMIT_EXCEEDED")
@@ -91,7 +91,7 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 		op.stream, err = c.callOpen(o.Open, func() { c.wake(op) })
 	}
 	if err != nil {
-		cancel()
+		op.ctx.Stop()
 		c.failOperation(id, err)
 		return
 	}
@@ -106,7 +106,6 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 	op.phase = opActive
 	c.ops[id.key] = op
 	if op.query {
-		op.execute = func() { c.runQuery(ctx, op) }
 		c.waitingQueries = append(c.waitingQueries, op)
 		c.startQueries()
 	} else {
@@ -190,9 +189,9 @@ func (c *conn) wake(op *operation) {
 }
 
 // runQuery runs a query and queues its response.
-func (c *conn) runQuery(ctx context.Context, op *operation) {
-	payload, err := c.callRun(ctx, op.run)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the expiry timer may fire only after op has ended
+func (c *conn) runQuery(op *operation) {
+	payload, err := c.callRun(op.ctx, op.run)
+	if errors.Is(op.ctx.Err(), context.DeadlineExceeded) { // the expiry timer may fire only after op has ended
 		c.end(ending{cause: causeExpired})
 	}
 	if !op.counted {
@@ -200,7 +199,7 @@ func (c *conn) runQuery(ctx context.Context, op *operation) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	op.run, op.execute = nil, nil // release their memory, because the response may wait for a long time
+	op.run = nil // releases its memory, because the response may wait for a long time
 	op.inCall = false
 	c.expectedBytes -= op.size
 	c.unsentBytes += len(payload)
@@ -296,7 +295,7 @@ func (c *conn) retireAll(why error) []*operation {
 // still running, the goroutine of that call closes the Stream instead.
 func (c *conn) dispose(ops ...*operation) {
 	for _, op := range ops {
-		op.cancel()
+		op.ctx.Stop()
 		if op.stream != nil && !op.closeAfterCall {
 			c.callClose(op)
 		}

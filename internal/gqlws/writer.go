@@ -221,7 +221,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 
 	switch {
 	case ended:
-		op.cancel() // dispose may not have been called yet
+		op.ctx.Stop() // dispose may not have been called yet
 		c.callClose(op)
 	case err != nil:
 		c.dispose(op)
