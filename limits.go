@@ -116,8 +116,9 @@ type Limits struct {
 
 	// SocketQueries is the maximum number of queries in progress on one socket. A query is in progress until its
 	// response has been written. A further query waits until one of the others has ended, and meanwhile the Handler
-	// reads nothing from the socket. If the query waits longer than BackendTimeout plus WriteTimeout, it is refused
-	// with SERVICE_UNAVAILABLE, and the Handler reads the socket again. Default: 32.
+	// reads nothing from the socket. If the query waits longer than BackendTimeout plus WriteTimeout, or if its memory
+	// is needed while PendingResponseBytes is reached, it is refused with SERVICE_UNAVAILABLE, and the Handler reads
+	// the socket again. Default: 32.
 	SocketQueries int
 
 	// Requests is the maximum number of queries that run at the same time over HTTP and on sockets. Authorizer calls

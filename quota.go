@@ -286,8 +286,8 @@ func newConnectionShare(b *xsync.Budget, cut func()) *connectionShare {
 // Evict implements [xsync.Evictee].
 func (s *connectionShare) Evict() { s.cut() }
 
-// add counts n more bytes; n may be negative. It returns false if the budget has ended the connection, or if n bytes do
-// not fit in the budget even after it has ended all others.
+// add counts n more bytes of an event stream; n may be negative. It returns false if the budget has ended the stream,
+// or if n bytes do not fit in the budget even after it has ended all others.
 func (s *connectionShare) add(n int) bool {
 	if n <= 0 {
 		return s.budget.Add(&s.Reservation, n, 0)
@@ -296,28 +296,39 @@ func (s *connectionShare) add(n int) bool {
 }
 
 // A socketAccount adapts a connectionShare to gqlws.
-type socketAccount struct{ *connectionShare }
+type socketAccount struct {
+	*connectionShare
+	peer gqlws.Session
+}
 
-func (a socketAccount) Add(n int) {
-	if !a.add(n) && n > 0 {
-		a.cut()
+func (a socketAccount) Add(n int) { a.budget.AddOrEvict(&a.Reservation, n) }
+
+// Hold implements [gqlws.Account]. Waiting queries are counted apart from the socket, because they are refused if the
+// budget evicts them. To make room for them, only clients that are far behind are cut.
+func (a socketAccount) Hold(n int, refuse func()) (release func()) {
+	waiting := newConnectionShare(a.budget, refuse)
+	if !a.budget.AddEvictable(&waiting.Reservation, n, stalledAfter) {
+		refuse()
 	}
+	return func() { a.budget.Free(&waiting.Reservation) }
 }
 
 func (a socketAccount) Progress(n int) { a.budget.Progress(&a.Reservation, n) }
 
-func (a socketAccount) Close() { a.budget.Free(&a.Reservation) }
+// Close implements [gqlws.Account]. If the budget has cut the socket, Close reports the limit.
+func (a socketAccount) Close() {
+	if !a.budget.Free(&a.Reservation) {
+		a.peer.Limit("PendingResponseBytes")
+	}
+}
 
 // account opens the account of a socket.
 func (h *Handler) account(peer gqlws.Session, cut func()) gqlws.Account {
-	share := newConnectionShare(h.responses, func() {
-		cut()
-		peer.Limit("PendingResponseBytes")
-	})
+	share := newConnectionShare(h.responses, cut)
 	if s, ok := peer.(*session); ok {
 		s.share = share
 	}
-	return socketAccount{share}
+	return socketAccount{share, peer}
 }
 
 // sizeOf estimates the size of a response from its cost: a block with all fields takes about half a kilobyte.

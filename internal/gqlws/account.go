@@ -9,7 +9,6 @@ import (
 //   - unsent query responses
 //   - large frames while a write waits for the peer
 //   - queued frames beyond maxOutbox
-//   - queries that wait to be started
 //   - large messages while they are being read
 //
 // The methods of an Account must not block.
@@ -17,6 +16,11 @@ type Account interface {
 	// Add adds n bytes to the account. A negative n subtracts bytes. If n is positive, Add may cut connections that
 	// make no progress, including the account's own connection.
 	Add(n int)
+
+	// Hold adds n bytes for queries that wait to be started, until release is called. If the bytes are needed for
+	// something else, or if there is no room for them, refuse is called, from any goroutine. A client whose queries
+	// wait may read well, so Hold must not cut its connection. refuse is not called after release has returned.
+	Hold(n int, refuse func()) (release func())
 
 	// Progress reports that n bytes have been written to the peer.
 	Progress(n int)
@@ -28,9 +32,10 @@ type Account interface {
 // noAccount is an Account that counts nothing. It is used if Options.Account is nil.
 type noAccount struct{}
 
-func (noAccount) Add(int)      {}
-func (noAccount) Progress(int) {}
-func (noAccount) Close()       {}
+func (noAccount) Add(int)                 {}
+func (noAccount) Hold(int, func()) func() { return func() {} }
+func (noAccount) Progress(int)            {}
+func (noAccount) Close()                  {}
 
 // A countingReader reads an incoming message. It adds the bytes of the message to an account if the message is larger
 // than smallFrame.

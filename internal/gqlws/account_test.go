@@ -94,6 +94,11 @@ func TestQueryStartsIfExpectedResponsesFit(t *testing.T) {
 // A sumAccount is an Account that contains the sum of all counted bytes.
 type sumAccount struct{ sum atomic.Int64 }
 
+func (a *sumAccount) Hold(n int, _ func()) func() {
+	a.Add(n)
+	return func() { a.Add(-n) }
+}
+
 func (a *sumAccount) Add(n int)    { a.sum.Add(int64(n)) }
 func (a *sumAccount) Progress(int) {}
 func (a *sumAccount) Close()       {}

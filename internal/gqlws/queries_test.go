@@ -173,3 +173,38 @@ func TestDisconnectWithWaitingQueriesReleasesConnection(t *testing.T) {
 		shutdown(t, s)
 	})
 }
+
+// A refusingAccount is an Account that refuses the waiting queries when it is told to.
+type refusingAccount struct {
+	noAccount
+	refuse func()
+}
+
+func (a *refusingAccount) Hold(_ int, refuse func()) func() {
+	a.refuse = refuse
+	return func() {}
+}
+
+// The client of a waiting query may read well, so it keeps its connection and its other operations.
+func TestWaitingQueryWhoseMemoryIsNeededIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := new(refusingAccount)
+		o := testOptions
+		o.Account = func(Session, func()) Account { return account }
+		s, ss := NewServer(o), newFakeSession(t)
+		p := dial(t, s, ss).startReading()
+		startMaxQueries(p)
+		account.refuse()
+		p.expect(fmt.Sprintf(`{"type":"error","id":%d,"payload":{"message":"Too many answers at once.",`+
+			`"extensions":{"code":"SERVICE_UNAVAILABLE"}}}`, testOptions.MaxQueries))
+		if want := []string{"PendingResponseBytes"}; !slices.Equal(ss.limits, want) {
+			t.Errorf("Limit was called with %v, want %v", ss.limits, want)
+		}
+		close(ss.release)
+		if got := receivedAll(p); len(got) != 2*testOptions.MaxQueries {
+			t.Errorf("received %q, want %d lines", got, 2*testOptions.MaxQueries)
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}

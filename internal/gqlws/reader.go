@@ -118,34 +118,64 @@ func (c *conn) throttle() {
 	if !c.mustThrottle() {
 		return
 	}
-	n := max(0, c.outboxBytes-maxOutbox) // for example a long pong, or long errors
-	for _, op := range c.waitingQueries {
-		n += op.memory
-	}
-	if n > 0 {
+	if n := c.outboxBytes - maxOutbox; n > 0 { // for example a long pong, or long errors
 		c.mu.Unlock()
 		c.account.Add(n) // may cut this connection
 		c.mu.Lock()
 		defer c.account.Add(-n)
 	}
-	began, timedOut := time.Now(), false
-	if d := c.options.QueryWait; d > 0 && c.hasWaitingQueries() {
-		timer := c.afterFunc(d, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			timedOut = true
-			c.changed.Broadcast()
-		})
-		defer timer.Stop()
+	began := time.Now()
+	var refusal *queryRefusal // nil as long as the waiting query may wait
+	if c.hasWaitingQueries() {
+		defer c.limitWait(&refusal)()
 	}
 	for c.mustThrottle() {
-		if timedOut && c.hasWaitingQueries() && c.phase < phaseEnding {
-			c.refuseLastQuery()
+		if refusal != nil && c.hasWaitingQueries() && c.phase < phaseEnding {
+			c.refuseLastQuery(refusal)
 			continue
 		}
 		c.changed.Wait()
 	}
 	c.rate.unread += time.Since(began)
+}
+
+// A queryRefusal is the reason for which a waiting query is refused.
+type queryRefusal struct{ limit, message string }
+
+var (
+	waitedTooLong = &queryRefusal{"SocketQueries", "Too many queries at once on one connection"}
+	memoryNeeded  = &queryRefusal{"PendingResponseBytes", "Too many answers at once."}
+)
+
+// limitWait counts the memory of the waiting query. It sets *refusal, under c.mu, if the query must not wait any
+// longer. The reader must call release when the wait has ended. It holds c.mu during both calls, which release c.mu
+// temporarily.
+func (c *conn) limitWait(refusal **queryRefusal) (release func()) {
+	refuse := func(why *queryRefusal) func() {
+		return func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			*refusal = cmp.Or(*refusal, why)
+			c.changed.Broadcast()
+		}
+	}
+	stop := func() bool { return false }
+	if d := c.options.QueryWait; d > 0 {
+		stop = c.afterFunc(d, refuse(waitedTooLong)).Stop
+	}
+	memory := 0
+	for _, op := range c.waitingQueries {
+		memory += op.memory
+	}
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	free := c.account.Hold(memory, refuse(memoryNeeded))
+	return func() {
+		stop()
+		c.mu.Unlock()
+		defer c.mu.Lock()
+		free()
+	}
 }
 
 // mustThrottle reports whether throttle has to wait. The caller must hold c.mu.
@@ -156,15 +186,15 @@ func (c *conn) mustThrottle() bool {
 
 // refuseLastQuery refuses the query that arrived last among those that wait. It is called by the reader, which must
 // hold c.mu. It releases c.mu temporarily.
-func (c *conn) refuseLastQuery() {
+func (c *conn) refuseLastQuery(why *queryRefusal) {
 	op := c.waitingQueries[len(c.waitingQueries)-1]
 	c.retire(op, nil)
 	c.mu.Unlock()
 	defer c.mu.Lock()
 	c.dispose(op)
 	_ = c.onNewGoroutine(func() {
-		c.callLimit("SocketQueries")
-		c.refuse(op.id, "Too many queries at once on one connection", codeRetry)
+		c.callLimit(why.limit)
+		c.refuse(op.id, why.message, codeRetry)
 	})
 }
 

@@ -38,7 +38,7 @@ type Session interface {
 
 	// Limit is called when the peer has exceeded a limit of Options. The name of the limit determines the consequence:
 	//   - MessageBytes, MessageRate: the connection is closed.
-	//   - SocketSubscriptions, SocketQueries: the operation is refused.
+	//   - SocketSubscriptions, SocketQueries, PendingResponseBytes: the operation is refused.
 	//   - IDBytes: the message is refused (legacy protocol), or the connection is closed.
 	//
 	// Limit must not block.
@@ -63,7 +63,7 @@ type Operation struct {
 	Size int
 
 	// Memory is the size in bytes of a query that waits because MaxQueries queries are running or MaxUnsent is reached.
-	// Meanwhile it counts toward the connection's Account.
+	// Meanwhile the connection's Account holds it.
 	Memory int
 
 	// Counted reports that Run itself adds the size of its response to the connection's Account.

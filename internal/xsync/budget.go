@@ -112,6 +112,21 @@ func (b *Budget) AddEvictable(r *Reservation, n int, minLag time.Duration) bool 
 	return true
 }
 
+// AddOrEvict is like AddEvictable without a minimum lag, but if there is no room, r is evicted too. Later calls that
+// subtract the n bytes then change nothing.
+func (b *Budget) AddOrEvict(r *Reservation, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.addLocked(r, n, 0):
+		if n > 0 {
+			b.makeEvictable(r)
+		}
+	case !r.evicted:
+		b.evict(r)
+	}
+}
+
 // makeEvictable allows the Budget to evict r. Called with mu held.
 func (b *Budget) makeEvictable(r *Reservation) {
 	if r.index == 0 {
@@ -169,7 +184,9 @@ func (b *Budget) Free(r *Reservation) bool {
 
 // evict frees the bytes of r and ends its owner. Called with mu held; evict releases mu while it calls the owner.
 func (b *Budget) evict(r *Reservation) {
-	b.remove(r)
+	if r.index > 0 {
+		b.remove(r)
+	}
 	b.used -= r.bytes
 	r.bytes, r.evicted, r.ending = 0, true, true
 	b.mu.Unlock()

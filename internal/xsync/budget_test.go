@@ -85,3 +85,24 @@ func TestBudgetCutsOnlyClientsThatAreFarEnoughBehind(t *testing.T) {
 		})
 	}
 }
+
+// The owner subtracts the bytes later, as if the call had succeeded.
+func TestReservationWithoutRoomIsEvictedOnceAndCountsNothing(t *testing.T) {
+	for name, before := range map[string]int{"the first bytes": 0, "further bytes": 400} {
+		b, owner := NewBudget(1000), &evictionCounter{}
+		r := Reservation{Owner: owner}
+		b.AddOrEvict(&r, before)
+		for range 2 {
+			b.AddOrEvict(&r, 1001)
+		}
+		for range 2 {
+			b.AddOrEvict(&r, -1001)
+		}
+		if b.Used() != 0 || owner.times != 1 {
+			t.Errorf("%s: %d bytes are counted after %d evictions, want 0 after 1", name, b.Used(), owner.times)
+		}
+		if b.Free(&r) || b.Used() != 0 {
+			t.Errorf("%s: Free did not report the eviction, or left %d bytes", name, b.Used())
+		}
+	}
+}
