@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -126,16 +127,19 @@ func (h *Handler) maskIn(ctx context.Context, err error, report *plan.Report) *p
 		// The client has left or its credentials have expired: this is not a failure.
 		return &plan.Error{Message: "The operation was cancelled.", Code: codeTimeout}
 	}
-	code, message := plan.CodeInternal, "Internal server error"
-	if errors.Is(err, ErrUnavailable) {
-		code, message = codeUnavailable, "The chain's data is unavailable."
-	}
 	r, ok := (*report).(*guard.FailureReport)
 	if !ok {
 		r = h.failures.NewReport()
 		*report = r
 	}
-	return &plan.Error{Message: message, Code: code, Details: map[string]string{"id": r.Add(ctx, err)}}
+	code, message, id := plan.CodeInternal, "Internal server error", ""
+	if errors.Is(err, ErrUnavailable) {
+		code, message = codeUnavailable, "The chain's data is unavailable."
+		id = r.Add(ctx, slog.LevelWarn, "chaingql: backend unavailable; the client should retry", err)
+	} else {
+		id = r.Add(ctx, slog.LevelError, "chaingql: internal error; the client received only its id", err)
+	}
+	return &plan.Error{Message: message, Code: code, Details: map[string]string{"id": id}}
 }
 
 // late returns the error for a Backend call or a host's field that exceeded BackendTimeout.

@@ -90,6 +90,15 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 			time.Sleep(time.Second)
 		}
 	},
+	"chaingql: backend unavailable; the client should retry": func(t *testing.T, log *slog.Logger) {
+		h, _ := newLoggedHandler(t, log, stubBackend{Backend: memchain.New(),
+			balance: func(context.Context, chaingql.Address) (*big.Int, error) { return nil, chaingql.ErrUnavailable },
+		}, chaingql.Options{})
+		for range 5 { // the last two are suppressed
+			post(h, askBalance)
+		}
+		time.Sleep(time.Second)
+	},
 	"block source lost for too long; ending subscriptions": driveOutage,
 	"chaingql: the file limit is too small for Limits.Connections; connections will be refused": func(
 		t *testing.T, log *slog.Logger,

@@ -200,7 +200,7 @@ func TestLogLinesAreDocumented(t *testing.T) {
 var messageAt = map[string]int{
 	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0,
 	"DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1,
-	"Log": 2, "LogAttrs": 2, "logLine": 1, "logPanic": 0, "open": 1, "Report": 1,
+	"Log": 2, "LogAttrs": 2, "logLine": 1, "logPanic": 0, "Add": 2, "Report": 1,
 }
 
 // messageOf returns the message of a log call if it is a literal.

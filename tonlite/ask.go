@@ -18,8 +18,9 @@ var (
 	errClosed = errors.New("tonlite: the Backend was closed")
 	errAnswer = errors.New("the response does not match the query")
 
-	// errMissing is returned if no reachable server has the requested block.
-	errMissing = errors.New("tonlite: no lite server has the block")
+	// errMissing is returned if no reachable server has the requested block. Unless all servers have
+	// deleted the block, which is found out separately, one of them may have it later.
+	errMissing = fmt.Errorf("tonlite: no lite server has the block (%w)", chaingql.ErrUnavailable)
 
 	// errLagging wraps errMissing. It is returned if a server does not have the newest known
 	// block yet.

@@ -81,6 +81,30 @@ func TestDeadlineOfCallsToHungServerIsErrUnavailable(t *testing.T) {
 	calls.Wait()
 }
 
+// TestBlocksThatNoServerHasAreErrUnavailable uses a server that lost its newest blocks.
+func TestBlocksThatNoServerHasAreErrUnavailable(t *testing.T) {
+	chain := liteservertest.Generate(40)
+	s := start(t, chain, nil)
+	b := open(t, s.Config(), nil)
+	following(t, b, chain.Blocks()[0].Cursor)
+	s.Advance(30)
+	ctx, shard := t.Context(), int32(-1)
+	for name, call := range map[string]func() error{
+		"BlockBySeqNo": func() error {
+			_, err := b.BlockBySeqNo(ctx, -1, 1<<63, 35)
+			return err
+		},
+		"Blocks, last": func() error {
+			_, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 5, Workchain: &shard})
+			return err
+		},
+	} {
+		if err := call(); !errors.Is(err, chaingql.ErrUnavailable) {
+			t.Errorf("%s: got error %v, want ErrUnavailable", name, err)
+		}
+	}
+}
+
 // TestBalanceFromLaggingServerIsErrUnavailable uses a server that lost its newest blocks. It reports a
 // timeout, because it waits for the newest block that the Backend knows.
 func TestBalanceFromLaggingServerIsErrUnavailable(t *testing.T) {

@@ -50,6 +50,7 @@ type failureKind struct {
 
 // A failureLine is a log line for one or more equal failures. FailureLog.mu guards the counts.
 type failureLine struct {
+	level      slog.Level
 	message    string
 	id         string // what the clients received; empty if none did
 	attrs      []slog.Attr
@@ -69,16 +70,18 @@ func NewFailureLog(log *slog.Logger) *FailureLog {
 
 // Report logs one failure outside of a request.
 func (l *FailureLog) Report(ctx context.Context, message string, err error, attrs ...slog.Attr) {
-	if line := l.open(ctx, message, "", err, attrs...); !line.held {
+	if line := l.open(ctx, slog.LevelError, message, "", err, attrs...); !line.held {
 		l.write(line)
 	}
 }
 
 // open returns the log line that counts a failure: a new one with this id, which the caller must write, or the one that
 // is held back until the end of the second.
-func (l *FailureLog) open(ctx context.Context, message, id string, err error, attrs ...slog.Attr) *failureLine {
+func (l *FailureLog) open(
+	ctx context.Context, level slog.Level, message, id string, err error, attrs ...slog.Attr,
+) *failureLine {
 	key := fmt.Sprint(message, attrs, failureKey(err))
-	line := &failureLine{message: message, id: id, attrs: attrs, err: err, ctx: ctx, failures: 1}
+	line := &failureLine{level: level, message: message, id: id, attrs: attrs, err: err, ctx: ctx, failures: 1}
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +161,7 @@ func (l *FailureLog) write(line *failureLine) {
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
-	l.log.LogAttrs(line.ctx, slog.LevelError, line.message, attrs...)
+	l.log.LogAttrs(line.ctx, line.level, line.message, attrs...)
 }
 
 // Flush writes the held lines, and waits for those that are being written.
@@ -186,9 +189,10 @@ type FailureReport struct {
 // NewReport returns the report of one request. The caller must call its Done.
 func (l *FailureLog) NewReport() *FailureReport { return &FailureReport{log: l} }
 
-// Add counts a failure of the request. It returns the id of the line that counts it, which the client may receive.
-func (r *FailureReport) Add(ctx context.Context, err error) (id string) {
-	key := failureKey(err)
+// Add counts a failure of the request, which is logged with this level and message. It returns the id of the line that
+// counts the failure, which the client may receive.
+func (r *FailureReport) Add(ctx context.Context, level slog.Level, message string, err error) (id string) {
+	key := message + failureKey(err)
 	i := slices.Index(r.keys, key)
 	if i < 0 && len(r.keys) == maxRequestFailures {
 		i = 0
@@ -197,7 +201,7 @@ func (r *FailureReport) Add(ctx context.Context, err error) (id string) {
 		r.log.again(r.lines[i])
 		return r.lines[i].id
 	}
-	line := r.log.open(ctx, "chaingql: internal error; the client received only its id", newFailureID(), err)
+	line := r.log.open(ctx, level, message, newFailureID(), err)
 	r.keys, r.lines = append(r.keys, key), append(r.lines, line)
 	return line.id
 }
