@@ -136,6 +136,9 @@ func (h *Handler) prepareHTTP(
 // operation nor errors.
 func (h *Handler) prepare(ctx context.Context, asked *request, compiled bool) prepared {
 	text, trace := asked.Query, asked.trace
+	if !h.events.traces() {
+		trace = Trace{}
+	}
 	refuse := func(message, code string) prepared {
 		return prepared{errs: plan.Errors{{Message: message, Code: code}}, trace: trace}
 	}

@@ -273,11 +273,15 @@ type caller struct {
 	transport Transport
 	project   string
 	trace     Trace
-	header    http.Header // of the request; nil if its trace context has been read already
+	// traceBytes is the size of a trace context that no other operation of the client shares.
+	traceBytes int
+	header     http.Header // of the request; nil if its trace context has been read already
 }
 
 // traced returns a copy of a with the trace context own. If own has no traceparent, the copy keeps that of a.
 func (a caller) traced(own Trace) caller {
-	a.trace = own.or(a.trace)
+	if own.Parent != "" {
+		a.trace, a.traceBytes = own, own.size()
+	}
 	return a
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
 )
 
 // heavyDefault returns a subscription of less than 4 kB. Its default value needs much more memory as a syntax tree and
@@ -150,4 +151,34 @@ func TestTraceContextsOfSubscriptionsAreCounted(t *testing.T) {
 			t.Errorf("%d subscriptions are counted as %d bytes, but keep %d bytes", count, bytes, grown)
 		}
 	})
+}
+
+// All subscriptions of a socket share the trace context of connection_init.
+func TestTraceContextsAreCountedOnceAndOnlyForHooks(t *testing.T) {
+	const subscriptions, part = 3, 1 << 10
+	trace := fmt.Sprintf(`{"traceparent":%q,"baggage":%q}`, strings.Repeat("x", part), strings.Repeat("y", part))
+	counted := func(t *testing.T, hooks chaingql.Hooks, init, extensions string) (bytes int) {
+		synctest.Test(t, func(t *testing.T) {
+			o := chaingql.Options{Hooks: hooks, Authorizer: chaingql.StaticProjects{"demo": {}}}
+			h, _ := newHandler(t, memchain.New(), o)
+			s := serve(t, h).socket(t)
+			for i := range subscriptions {
+				s.send(`{"type":"connection_init","payload":` + init + `}`)
+				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":{"query":"subscription{blocks{id}}",`+
+					`"extensions":%s}}`, i, extensions))
+			}
+			synctest.Wait()
+			_, bytes = h.Retained()
+			_ = s.CloseNow()
+			synctest.Wait()
+			_, rest := h.Retained()
+			equal(t, "bytes after the socket is closed", rest, 0)
+		})
+		return bytes
+	}
+	hooks := chaingql.Hooks{OperationFinished: func(context.Context, chaingql.Operation, chaingql.Outcome) {}}
+	none := counted(t, hooks, "{}", "{}")
+	equal(t, "bytes of one for the socket", counted(t, hooks, trace, "{}")-none, 2*part)
+	equal(t, "bytes of one for each subscription", counted(t, hooks, "{}", trace)-none, subscriptions*2*part)
+	equal(t, "bytes without hooks", counted(t, chaingql.Hooks{}, trace, trace)-none, 0)
 }

@@ -206,7 +206,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		return nil, bad
 	}
 	key := op.Key(argStreamAfter) // the start does not change the evaluation
-	forget, err := h.subscriptionQuota.acquire(op, matchBytes+concernedBytes+len(key)+by.trace.size())
+	forget, err := h.subscriptionQuota.acquire(op, matchBytes+concernedBytes+len(key)+by.traceBytes)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err

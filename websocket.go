@@ -89,6 +89,7 @@ type session struct {
 	by         caller           // describes the client to hooks and the log
 	ctx        context.Context  // the context of the socket
 	share      *connectionShare // the bytes of the socket in the budget of responses
+	traceBytes int              // the size of by.trace, if it is counted
 }
 
 // Opened stores the context and the subprotocol of the socket, logs that it was opened, and calls Hooks.SocketOpened.
@@ -98,7 +99,10 @@ func (s *session) Opened(ctx context.Context, protocol string) {
 }
 
 // Closed logs the end of the socket and calls Hooks.SocketClosed.
-func (s *session) Closed(why error) { s.h.events.closed(s.ctx, s.socket, why) }
+func (s *session) Closed(why error) {
+	s.h.subscriptionQuota.release(s.traceBytes)
+	s.h.events.closed(s.ctx, s.socket, why)
+}
 
 // Limit reports that a limit was hit.
 func (s *session) Limit(name string) { s.h.events.limit(s.ctx, name) }
@@ -125,7 +129,7 @@ func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Co
 	if err != nil {
 		return nil, err
 	}
-	s.by.trace = traceOfFields(said).or(s.by.trace)
+	s.keepTrace(traceOfFields(said))
 	given, err := s.initCredentials(said)
 	if err != nil {
 		return nil, err
@@ -145,6 +149,23 @@ func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Co
 		}
 	}
 	return s.h.admit(ctx, given)
+}
+
+// keepTrace sets the trace context of the operations that have none of their own: that of the first connection_init, or
+// that of the handshake. It is kept and counted as long as the socket is open, because subscriptions may share it. If
+// there is no room, it is dropped.
+func (s *session) keepTrace(t Trace) {
+	if s.traceBytes > 0 || !s.h.events.traces() {
+		return
+	}
+	s.by.trace = t.or(s.by.trace)
+	n := s.by.trace.size()
+	if full := s.h.subscriptionQuota.reserve(n); full != nil {
+		s.Limit(full.Limit)
+		s.by.trace = Trace{}
+		return
+	}
+	s.traceBytes = n
 }
 
 // withoutHeaders returns the parts of the handshake that a session keeps after the first decision of the Authorizer. It
