@@ -251,7 +251,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 		return
 	}
 	x.forgetBody() // the body may contain variables that the operation does not use
-	op, errs, by := p.op, p.errs, caller{transport: TransportHTTP, project: project, header: r.Header}.traced(p.trace)
+	op, errs, by := p.op, p.errs, caller{TransportHTTP, project, p.trace, r.Header}
 	if media == "" {
 		by.transport = transportOf[stream]
 	}

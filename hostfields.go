@@ -160,7 +160,7 @@ func (h *Handler) openHostStream(
 	ctx context.Context, op *plan.Bound, by subscriber, field SubscriptionField,
 ) (stream, *plan.Error) {
 	copies := 2 * op.MemoryUse().Variables // ResolveParams has copies in Args and in Info.VariableValues
-	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies+by.traceBytes)
+	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies+by.ownTrace)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err

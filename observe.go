@@ -273,15 +273,11 @@ type caller struct {
 	transport Transport
 	project   string
 	trace     Trace
-	// traceBytes is the size of a trace context that no other operation of the client shares.
-	traceBytes int
-	header     http.Header // of the request; nil if its trace context has been read already
+	header    http.Header // of the request; nil if its trace context has been read already
 }
 
 // traced returns a copy of a with the trace context own. If own has no traceparent, the copy keeps that of a.
 func (a caller) traced(own Trace) caller {
-	if own.Parent != "" {
-		a.trace, a.traceBytes = own, own.size()
-	}
+	a.trace = own.or(a.trace)
 	return a
 }

@@ -178,8 +178,9 @@ const (
 // A subscriber is the client of a subscription.
 type subscriber struct {
 	caller
-	last string // the last cursor that the client received, if it sent one; otherwise ""
-	wake func()
+	ownTrace int    // the size of caller.trace, unless the socket keeps it
+	last     string // the last cursor that the client received, if it sent one; otherwise ""
+	wake     func()
 }
 
 // subscribe opens the subscription of an operation.
@@ -206,7 +207,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		return nil, bad
 	}
 	key := op.Key(argStreamAfter) // the start does not change the evaluation
-	forget, err := h.subscriptionQuota.acquire(op, matchBytes+concernedBytes+len(key)+by.traceBytes)
+	forget, err := h.subscriptionQuota.acquire(op, matchBytes+concernedBytes+len(key)+by.ownTrace)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err

@@ -265,8 +265,12 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 			return s.runQuery(ctx, op, by)
 		}, Size: sizeOf(op.Cost()), Memory: queryMemory(op, len(payload)), Counted: true}, nil
 	}
+	ownTrace := 0
+	if p.trace.Parent != "" {
+		ownTrace = p.trace.size()
+	}
 	return gqlws.Operation{Open: func(wake func()) (gqlws.Stream, error) {
-		sub, err := s.h.subscribe(ctx, op, subscriber{by, "", wake})
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake})
 		if err != nil {
 			return nil, requestError(false, err)
 		}
