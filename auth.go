@@ -280,6 +280,8 @@ func (h *Handler) refused(ctx context.Context, err error) *httpError {
 	switch {
 	case errors.Is(err, ErrUnauthorized):
 		return unauthorized()
+	case errors.Is(err, errTooManyInits):
+		return unavailable(false, "Requests", "requests")
 	case errors.Is(err, errPayloadTooLarge):
 		return overLimit(statusBodyTooLarge, "",
 			fmt.Sprintf("The payload of connection_init exceeds the limit of %d bytes.", maxPayload))

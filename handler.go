@@ -42,8 +42,9 @@ type Handler struct {
 	plans                *plan.Cache
 	chains               *chains
 	sockets              *gqlws.Server
-	requests             *xsync.Gate // HTTP requests in progress, from the body to the response
-	slots                *xsync.Gate // the slots of Limits.Requests
+	requests             *xsync.Gate      // HTTP requests in progress, from the body to the response
+	slots                *xsync.Gate      // the slots of Limits.Requests
+	inits                *xsync.Semaphore // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
@@ -139,6 +140,9 @@ func New(b Backend, opts *Options) *Handler {
 	h.sockets = gqlws.NewServer(sockets)
 	h.requests, h.streams, h.hostStreams = xsync.NewGate(0), xsync.NewGate(l.Connections), xsync.NewGate(0)
 	h.slots = xsync.NewGate(l.Requests)
+	if l.Requests > 0 {
+		h.inits = xsync.NewSemaphore(l.Requests)
+	}
 	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())

@@ -122,9 +122,11 @@ type Limits struct {
 	SocketQueries int
 
 	// Requests is the maximum number of queries that run at the same time over HTTP and on sockets. Authorizer calls
-	// for HTTP requests are counted too. Requests with a body that is still arriving and responses that wait for their
-	// client are not counted. A quarter of the limit is reserved for requests whose documents are already compiled.
-	// Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 1,024.
+	// for HTTP requests are counted too. Those for connection_init are counted separately, up to the same number. A
+	// further one waits for at most BackendTimeout, because many clients may reconnect at once. Requests with a body
+	// that is still arriving and responses that wait for their client are not counted. A quarter of the limit is
+	// reserved for requests whose documents are already compiled. Beyond the limit a query is refused with
+	// SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body

@@ -28,6 +28,7 @@ const (
 	statusBodyTimeout
 	statusBodyTooLarge
 	statusURLTooLarge
+	statusHeadersTooLarge
 	statusContentType
 	statusRateLimited
 	statusInternal
@@ -39,27 +40,28 @@ const (
 // statusCodes contains all status codes of HTTP responses, except those of a successful handshake (101) and of an event
 // stream (200).
 var statusCodes = [...]struct{ today, draft int }{
-	statusData:          {200, 200},
-	statusPartial:       {200, 294},
-	statusNotModified:   {304, 304},
-	statusOptions:       {204, 204},
-	statusUnparsable:    {400, 400},
-	statusInvalid:       {400, 422},
-	statusNotJSON:       {400, 400},
-	statusMalformed:     {400, 422},
-	statusUnauthorized:  {401, 401},
-	statusForbidden:     {403, 403},
-	statusMethod:        {405, 405},
-	statusNotAcceptable: {406, 406},
-	statusBodyTimeout:   {408, 408},
-	statusBodyTooLarge:  {413, 413},
-	statusURLTooLarge:   {413, 414},
-	statusContentType:   {415, 415},
-	statusRateLimited:   {429, 429},
-	statusInternal:      {500, 500},
-	statusUnavailable:   {503, 503},
-	statusReady:         {200, 200},
-	statusNotReady:      {503, 503},
+	statusData:            {200, 200},
+	statusPartial:         {200, 294},
+	statusNotModified:     {304, 304},
+	statusOptions:         {204, 204},
+	statusUnparsable:      {400, 400},
+	statusInvalid:         {400, 422},
+	statusNotJSON:         {400, 400},
+	statusMalformed:       {400, 422},
+	statusUnauthorized:    {401, 401},
+	statusForbidden:       {403, 403},
+	statusMethod:          {405, 405},
+	statusNotAcceptable:   {406, 406},
+	statusBodyTimeout:     {408, 408},
+	statusBodyTooLarge:    {413, 413},
+	statusURLTooLarge:     {413, 414},
+	statusHeadersTooLarge: {431, 431},
+	statusContentType:     {415, 415},
+	statusRateLimited:     {429, 429},
+	statusInternal:        {500, 500},
+	statusUnavailable:     {503, 503},
+	statusReady:           {200, 200},
+	statusNotReady:        {503, 503},
 }
 
 // statusCode returns the HTTP status code of a response with the given media type. Responses to a GraphQL request that

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
-	"github.com/chaingql/chaingql/internal/strictjson"
 )
 
 // serveSocket responds to a WebSocket handshake.
@@ -40,8 +38,13 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.writeError(w, r, no)
 		return
 	}
-	if h.auth == (allowAll{}) {
+	switch {
+	case h.auth == (allowAll{}):
 		c.Request = nil // otherwise the request would be kept as long as the socket is open
+	case !c.HasSecret && headerBytes(r) > maxHandshakeHeaders:
+		h.writeError(w, r, overLimit(statusHeadersTooLarge, "",
+			fmt.Sprintf("The headers of a handshake exceed the limit of %d bytes.", maxHandshakeHeaders)))
+		return
 	}
 	s := &session{h: h, shown: c, endpoint: endpoint(r), by: caller{project: c.Project},
 		socket: Socket{Project: c.Project, Remote: r.RemoteAddr}, denial: denial(r, c.Project, nil)}
@@ -78,6 +81,19 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 // them as long as it is open.
 const maxHandshakeURL = 8 << 10
 
+// maxHandshakeHeaders is the maximum size in bytes of the headers of a handshake that the Authorizer receives only with
+// connection_init. The socket keeps them until then, while net/http admits a megabyte by default.
+const maxHandshakeHeaders = 16 << 10
+
+func headerBytes(r *http.Request) (n int) {
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return n
+}
+
 // A session serves the client of one socket. It implements gqlws.Session.
 type session struct {
 	h          *Handler
@@ -106,136 +122,6 @@ func (s *session) Closed(why error) {
 
 // Limit reports that a limit was hit.
 func (s *session) Limit(name string) { s.h.events.limit(s.ctx, name) }
-
-// Init admits or refuses the client of a connection_init.
-func (s *session) Init(ctx context.Context, payload []byte) (context.Context, error) {
-	admitted, err := s.authorizeInit(ctx, payload)
-	if err == nil {
-		return admitted, nil
-	}
-	no := s.h.refused(ctx, err)
-	d := s.denial
-	d.Err = err
-	s.h.events.denied(ctx, d, no)
-	if no.status == statusUnauthorized {
-		return nil, err
-	}
-	return nil, requestError(no.retry > 0, no.Error)
-}
-
-// authorizeInit authorizes the credentials of connection_init together with those of the handshake.
-func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Context, error) {
-	said, err := s.initPayload(payload)
-	if err != nil {
-		return nil, err
-	}
-	s.keepTrace(traceOfFields(said))
-	given, err := s.initCredentials(said)
-	if err != nil {
-		return nil, err
-	}
-	if said != nil {
-		given.Payload = bytes.Clone(payload)
-	}
-	if s.socket.Protocol == TransportGraphQLTransportWS {
-		s.shown.Request = nil // no second connection_init can follow
-	} else if s.shown.Request != nil {
-		s.shown.Request = withoutHeaders(s.shown.Request)
-	}
-	if s.authorized != nil {
-		ctx = socketContext{ctx, context.WithoutCancel(s.authorized), s.authorized}
-		if len(said) == 0 {
-			return ctx, nil
-		}
-	}
-	return s.h.admit(ctx, given)
-}
-
-// keepTrace sets the trace context of the operations that have none of their own: that of the first connection_init, or
-// that of the handshake. It is kept and counted as long as the socket is open, because subscriptions may share it. If
-// there is no room, it is dropped.
-func (s *session) keepTrace(t Trace) {
-	if s.traceBytes > 0 || !s.h.events.traces() {
-		return
-	}
-	s.by.trace = t.or(s.by.trace)
-	n := s.by.trace.size()
-	if full := s.h.subscriptionQuota.reserve(n); full != nil {
-		s.Limit(full.Limit)
-		s.by.trace = Trace{}
-		return
-	}
-	s.traceBytes = n
-}
-
-// withoutHeaders returns the parts of the handshake that a session keeps after the first decision of the Authorizer. It
-// drops the headers, because they can be megabytes and a socket may stay open for a long time.
-func withoutHeaders(r *http.Request) *http.Request {
-	return &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, RemoteAddr: r.RemoteAddr}
-}
-
-// maxPayload is the maximum size in bytes of a connection_init payload that is passed to an Authorizer. It is the size
-// of headers that servers commonly accept.
-const maxPayload = 8 << 10
-
-var errPayloadTooLarge = errors.New("chaingql: payload of connection_init is too large")
-
-// initPayload parses the payload of connection_init. It returns nil if neither the Authorizer nor a hook needs it.
-func (s *session) initPayload(payload []byte) (map[string]any, error) {
-	open := s.h.auth == (allowAll{})
-	if payload == nil || open && !s.h.events.traces() {
-		return nil, nil
-	}
-	if !open && len(payload) > maxPayload {
-		return nil, errPayloadTooLarge
-	}
-	v, err := strictjson.Read(payload, s.h.opts.Limits.Depth)
-	if err != nil && !open {
-		return nil, fmt.Errorf("%w: payload of connection_init: %w", ErrUnauthorized, err)
-	}
-	fields, _ := v.(map[string]any)
-	return fields, nil
-}
-
-// initCredentials returns the credentials of the handshake. A secret in connection_init replaces that of the handshake.
-// The field Authorization has the form of the HTTP header of that name, which browsers cannot set for a WebSocket. The
-// field accessKey counts only if there is no Authorization.
-func (s *session) initCredentials(fields map[string]any) (Credentials, error) {
-	c := s.shown
-	if s.h.auth == (allowAll{}) {
-		return c, nil
-	}
-	if header, ok := fields["Authorization"].(string); ok {
-		secret, ok, err := basicSecret(header)
-		if ok || err != nil {
-			c.Secret, c.HasSecret = secret, ok
-		}
-		return c, err
-	}
-	if key, ok := fields["accessKey"].(string); ok {
-		c.Secret, c.HasSecret = key, true
-	}
-	return c, nil
-}
-
-// A socketContext is the context of a socket with the values and the deadline of the context that the Authorizer
-// returned for the handshake. It is done when the socket ends. The Authorizer's own context is done when the handshake
-// ends, and the socket itself ends at the deadline, when the credentials expire.
-type socketContext struct {
-	context.Context
-	values, authorized context.Context
-}
-
-// Value returns the value of the Authorizer's context. The fallback is for the context package, which uses a private
-// key to find the parent that cancels a context.
-func (c socketContext) Value(key any) any {
-	if v := c.values.Value(key); v != nil {
-		return v
-	}
-	return c.Context.Value(key)
-}
-
-func (c socketContext) Deadline() (time.Time, bool) { return c.authorized.Deadline() }
 
 // Start prepares an operation.
 func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, error) {
