@@ -16,8 +16,9 @@ import (
 
 // A requestState holds the buffers and the state of one request. It is reused for later requests.
 type requestState struct {
+	number   uint32 // different for each state; selects the reserve, because a processor mostly uses the same states
 	body     []byte
-	incoming bodyShare // counts body
+	incoming bodyShare // counts body, unless the request is in the reserve
 	scan     scan
 	bound    plan.Bound
 	call     call
@@ -74,13 +75,20 @@ type prepared struct {
 
 // run calls prepare for a request of n bytes, in a slot. For a small request, it first calls prepare with compiled set,
 // so that prepare only looks for a compiled document. If limited is set, run refuses a request that must be compiled
-// while its lane is full.
+// while its lane is full. To find its document, a small request in a reserve needs no slot.
 func (p *preparations) run(
-	n int, limited bool, prepare func(compiled bool) (prepared, *httpError),
+	n int, limited, reserved bool, prepare func(compiled bool) (prepared, *httpError),
 ) (prepared, *httpError) {
 	to := &p.large
 	if n <= freeBytes {
-		found, refused := inSlot(p.compiled, func() (prepared, *httpError) { return prepare(true) })
+		cached := func() (prepared, *httpError) { return prepare(true) }
+		var found prepared
+		var refused *httpError
+		if reserved && n <= reservedBytes {
+			found, refused = cached()
+		} else {
+			found, refused = inSlot(p.compiled, cached)
+		}
 		if refused != nil || found.op != nil || found.errs != nil {
 			return found, refused
 		}
@@ -217,7 +225,7 @@ func (h *Handler) execute(
 	}
 	y := h.responseStates.Get().(*responseState)
 	out := &y.responseShare
-	out.Owner, out.budget, out.minLag = out, h.responses, stalledAfter
+	out.Owner, out.budget, out.minLag, out.reserved = out, h.responses, stalledAfter, work.reserved
 	released := false // if true, x and y may belong to another request
 	defer func() {    // also if host code panics
 		if !released && out.budget != nil {

@@ -42,9 +42,9 @@ type Handler struct {
 	plans                *plan.Cache
 	chains               *chains
 	sockets              *gqlws.Server
-	requests             *xsync.Gate      // HTTP requests in progress, from the body to the response
-	slots                *xsync.Gate      // the slots of Limits.Requests
-	inits                *xsync.Semaphore // bounds the calls of Authorize for connection_init; nil if nothing does
+	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
+	slots                *xsync.Gate        // the slots of Limits.Requests
+	inits                *xsync.Semaphore   // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
@@ -126,7 +126,9 @@ func New(b Backend, opts *Options) *Handler {
 	h.schema = schema
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.maskIn, h.events.limit)
-	h.bodies, h.responses = xsync.NewBudget(l.PendingBodyBytes), xsync.NewBudget(l.PendingResponseBytes)
+	shared := *l
+	h.requests = xsync.NewShardedGate(shared.takeReserve())
+	h.bodies, h.responses = xsync.NewBudget(shared.PendingBodyBytes), xsync.NewBudget(shared.PendingResponseBytes)
 	sockets := gqlws.Options{
 		KeepAliveInterval: h.opts.KeepAliveInterval, InitTimeout: initTimeout, UnusedTimeout: unusedTimeout,
 		FrameTimeout: frameTimeout, WriteTimeout: socketWriteTimeout, QueryWait: l.BackendTimeout + l.WriteTimeout,
@@ -138,8 +140,8 @@ func New(b Backend, opts *Options) *Handler {
 		sockets.Lifetime = h.lifetime
 	}
 	h.sockets = gqlws.NewServer(sockets)
-	h.requests, h.streams, h.hostStreams = xsync.NewGate(0), xsync.NewGate(l.Connections), xsync.NewGate(0)
-	h.slots = xsync.NewGate(l.Requests)
+	h.streams, h.hostStreams = xsync.NewGate(l.Connections), xsync.NewGate(0)
+	h.slots = xsync.NewGate(shared.Requests)
 	if l.Requests > 0 {
 		h.inits = xsync.NewSemaphore(l.Requests)
 	}
@@ -148,30 +150,11 @@ func New(b Backend, opts *Options) *Handler {
 		panic(err.Error())
 	}
 	h.backendCheck = newBackendCheck(b, h.opts.Logger)
-	h.states.New = func() any { return new(requestState) }
+	var states atomic.Uint32
+	h.states.New = func() any { return &requestState{number: states.Add(1)} }
 	h.responseStates.New = func() any { return new(responseState) }
 	h.preparing = newPreparations(l.Requests)
 	return h
-}
-
-// trusted contains the documents that are served, by their SHA-256 in lower-case hex. If it is nil, every document is
-// served.
-type trusted map[string]string
-
-// trust checks the host's TrustedDocuments and returns them by their hash. Without the check, an invalid document would
-// not be noticed until a client sends it.
-func (h *Handler) trust(documents []string) (trusted, error) {
-	if documents == nil {
-		return nil, nil
-	}
-	t := trusted{}
-	for i, text := range documents {
-		if errs := h.plans.Check(text); errs != nil {
-			return nil, fmt.Errorf("chaingql: TrustedDocuments[%d]: %w", i, errs)
-		}
-		t[plan.Hash(text)] = text
-	}
-	return t, nil
 }
 
 // Schema returns the schema as a graphql-go schema. The caller must not change it. Its resolvers work, but the caller
@@ -223,30 +206,32 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // [gqlhttp.Negotiate]. It is separate from ServeHTTP because the compiler inlines the deferred calls of a function only
 // if it has few of them and few returns.
 func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began time.Duration, media, stream string) {
-	if ok, _ := h.requests.Enter(); !ok {
+	x := h.states.Get().(*requestState)
+	gate, reserved := h.requests.Enter(x.number)
+	if gate == nil {
 		h.writeErrorUnread(w, r, shuttingDown())
 		return
 	}
 	inside := true // an event stream leaves the gate before it is served
 	defer func() {
 		if inside {
-			h.requests.Leave()
+			gate.Leave()
 		}
 	}()
-	work := slot{h: h}
+	work := slot{h: h, reserved: reserved}
 	defer work.leave()
 	ctx, project, refused := h.authorize(r, &work)
 	if refused != nil {
+		h.states.Put(x)
 		h.writeErrorUnread(w, r, refused)
 		return
 	}
-	x := h.states.Get().(*requestState)
 	if refused := h.receive(w, r, began, x, &work); refused != nil {
 		h.writeError(w, r, refused)
 		return
 	}
 	size := max(len(x.body), len(r.URL.RawQuery))
-	p, refused := h.preparing.run(size, true, func(compiled bool) (prepared, *httpError) {
+	p, refused := h.preparing.run(size, true, reserved, func(compiled bool) (prepared, *httpError) {
 		return h.prepareHTTP(ctx, r, x, compiled)
 	})
 	if refused != nil {
@@ -271,7 +256,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 		h.writeDocumentErrors(w, r, media, errs)
 	case stream != "":
 		inside = false
-		h.requests.Leave()
+		gate.Leave()
 		by.transport = transportOf[stream]
 		h.serveStream(ctx, w, r, stream, op, by)
 	default:

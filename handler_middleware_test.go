@@ -262,3 +262,22 @@ func TestHandshakeThroughMiddlewareWithoutHijackerReceivesStatus500(t *testing.T
 	}
 	equal(t, "status", res.StatusCode, 500)
 }
+
+// Middleware that decompresses bodies may leave the Content-Length of the compressed body.
+func TestBodyIsReadToItsEndWhateverItsContentLength(t *testing.T) {
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
+	for _, length := range []int64{0, 1, 4095, 4096, 1 << 40, -1} {
+		body := request802 + strings.Repeat(" ", 10_000)
+		longer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.ContentLength = length
+			h.ServeHTTP(w, r)
+		})
+		want := 200
+		if length == 1<<40 {
+			want = 413
+		}
+		equal(t, fmt.Sprint("status with Content-Length ", length), post(longer, body).Code, want)
+	}
+	bodies, responses := h.Pending()
+	equal(t, "counted bytes", bodies+responses, 0)
+}

@@ -54,6 +54,33 @@ func TestConcurrentRequestsAreLimited(t *testing.T) {
 	})
 }
 
+// With the first requests of each processor, which need no common slot, there are no more requests than without them.
+func TestReservedRequestsAreIncludedInTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 64
+		backend := newBlockingBackend()
+		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: most, InFlight: 2 * most}})
+		statuses := make(chan int, 2*most)
+		for range 2 * most {
+			go func() { statuses <- post(h, askBalance).Code }()
+		}
+		synctest.Wait()
+		equal(t, "refused", len(statuses), 2*most-len(backend.asked))
+		if running := len(backend.asked); running > most || running < most-most/16 {
+			t.Errorf("%d queries run, want %d, or at most a sixteenth less", running, most)
+		}
+		close(backend.release)
+		synctest.Wait()
+		for range 2 * most {
+			<-statuses
+		}
+		for range most { // all slots are free again
+			<-backend.asked
+			equal(t, "status", post(h, askBalance).Code, 200)
+		}
+	})
+}
+
 func TestPanickingAuthorizerReleasesItsRequestSlot(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{
 		Limits:     chaingql.Limits{Requests: 1},

@@ -2,6 +2,7 @@ package chaingql
 
 import (
 	"reflect"
+	"runtime"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/plan"
@@ -124,9 +125,10 @@ type Limits struct {
 	// Requests is the maximum number of queries that run at the same time over HTTP and on sockets. Authorizer calls
 	// for HTTP requests are counted too. Those for connection_init are counted separately, up to the same number. A
 	// further one waits for at most BackendTimeout, because many clients may reconnect at once. Requests with a body
-	// that is still arriving and responses that wait for their client are not counted. A quarter of the limit is
-	// reserved for requests whose documents are already compiled. Beyond the limit a query is refused with
-	// SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 1,024.
+	// that is still arriving and responses that wait for their client are not counted, except for the first ones on
+	// each processor: together at most a sixteenth of the limit. A quarter of the limit is reserved for requests whose
+	// documents are already compiled. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with
+	// status 503). Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body
@@ -220,5 +222,68 @@ func (o *Options) forPlans() plan.Limits {
 		Directives: l.Directives, FieldRepeats: l.FieldRepeats, Operations: l.Operations, Fragments: l.Fragments,
 		Variables: l.Variables, ListItems: l.ListItems, Calls: l.BackendCalls, Blocks: l.QueryBlocks,
 		Answer: l.ResponseBytes, CacheBytes: l.CacheBytes, NoIntrospect: o.DisableIntrospection, ShowCost: o.ShowCost,
+	}
+}
+
+const (
+	// reservedBytes is the maximum size of the body and of the response's buffer of a request in a reserve that no
+	// budget counts.
+	reservedBytes = 4 << 10
+
+	// maxReserve is the maximum number of requests in the reserve of one processor.
+	maxReserve = 32
+
+	// reserveDivisor is the divisor of a limit for the part that belongs to all reserves together.
+	reserveDivisor = 16
+)
+
+// takeReserve takes the reserves of all processors out of l, and returns the number of requests in each of them. The
+// first HTTP requests on each processor have a slot of Requests and reservedBytes of both budgets in advance, so that
+// they change no counter that all processors share. Limits that are too small are not divided.
+func (l *Limits) takeReserve() (requests int) {
+	processors := runtime.GOMAXPROCS(0)
+	requests = maxReserve
+	parts := []struct {
+		limit *int // 0 means no limit
+		each  int
+	}{{&l.Requests, 1}, {&l.PendingBodyBytes, reservedBytes}, {&l.PendingResponseBytes, reservedBytes}}
+	for _, p := range parts {
+		if *p.limit > 0 {
+			requests = min(requests, *p.limit/p.each/reserveDivisor/processors)
+		}
+	}
+	for _, p := range parts {
+		if *p.limit > 0 {
+			*p.limit -= requests * processors * p.each
+		}
+	}
+	return requests
+}
+
+// A slot is one of the slots that Limits.Requests bounds. It is taken while the Authorizer runs and while a response is
+// produced, but not while a body arrives or the client receives the response. A request in a reserve has its slot from
+// the beginning to the end.
+type slot struct {
+	h        *Handler
+	reserved bool
+	taken    bool
+}
+
+func (s *slot) take() *httpError {
+	if s.reserved {
+		return nil
+	}
+	if ok, _ := s.h.slots.Enter(); !ok {
+		return unavailable(false, "Requests", "requests")
+	}
+	s.taken = true
+	return nil
+}
+
+// leave frees the slot, if it is taken.
+func (s *slot) leave() {
+	if s.taken {
+		s.taken = false
+		s.h.slots.Leave()
 	}
 }

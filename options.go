@@ -2,10 +2,12 @@ package chaingql
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/plan"
 )
 
 // Version is the version of this library. Clients can query it as info.version.
@@ -131,4 +133,24 @@ func (o Options) withDefaults() Options {
 	o.RetryInterval = cmp.Or(max(0, o.RetryInterval), DefaultRetryInterval)
 	o.Limits = o.Limits.inForce()
 	return o
+}
+
+// trusted contains the documents that are served, by their SHA-256 in lower-case hex. If it is nil, every document is
+// served.
+type trusted map[string]string
+
+// trust checks the host's TrustedDocuments and returns them by their hash. Without the check, an invalid document would
+// not be noticed until a client sends it.
+func (h *Handler) trust(documents []string) (trusted, error) {
+	if documents == nil {
+		return nil, nil
+	}
+	t := trusted{}
+	for i, text := range documents {
+		if errs := h.plans.Check(text); errs != nil {
+			return nil, fmt.Errorf("chaingql: TrustedDocuments[%d]: %w", i, errs)
+		}
+		t[plan.Hash(text)] = text
+	}
+	return t, nil
 }

@@ -117,29 +117,6 @@ const (
 // past is a deadline in the past, which ends reads and writes in progress.
 var past = time.Unix(1, 0)
 
-// A slot is one of the slots that Limits.Requests bounds. It is taken while the Authorizer runs and while a response is
-// produced, but not while a body arrives or the client receives the response.
-type slot struct {
-	h     *Handler
-	taken bool
-}
-
-func (s *slot) take() *httpError {
-	if ok, _ := s.h.slots.Enter(); !ok {
-		return unavailable(false, "Requests", "requests")
-	}
-	s.taken = true
-	return nil
-}
-
-// leave frees the slot, if it is taken.
-func (s *slot) leave() {
-	if s.taken {
-		s.taken = false
-		s.h.slots.Leave()
-	}
-}
-
 // A bodyShare counts the bytes of an arriving body in the budget of bodies.
 type bodyShare struct {
 	xsync.Reservation
@@ -157,10 +134,11 @@ type responseShare struct {
 	budget   *xsync.Budget
 	w        http.ResponseWriter // nil if the response is not written by send
 	minLag   time.Duration       // how far other clients must be behind to be cut for this response
+	reserved bool                // the request is in a reserve, which counts a small response
 	base     int                 // bytes that are counted in addition to the response
 	refused  bool                // there was no room for the response
 	deadline xsync.WriteDeadline
-	requests *xsync.Gate // if it is closed, the deadline is not extended
+	requests *xsync.ShardedGate // if it is closed, the deadline is not extended
 
 	mu   sync.Mutex
 	text []byte // nil after Evict
@@ -202,6 +180,9 @@ func (o *responseShare) Evict() {
 // begin sets the response to text, which the client receives from now on. It reports whether the budget has room.
 func (o *responseShare) begin(w http.ResponseWriter, text []byte, now time.Duration) bool {
 	o.w, o.text, o.sent, o.Large, o.UpTo = w, text, 0, cap(text) > xsync.SmallBytes, now
+	if o.reserved = o.reserved && cap(text) <= reservedBytes && o.Bytes() == 0; o.reserved {
+		return true
+	}
 	return !o.refused && o.budget.AddEvictable(&o.Reservation, cap(text)-o.Bytes(), o.minLagFor(cap(text)))
 }
 
@@ -264,7 +245,7 @@ func (o *responseShare) take(piece []byte) (n int, ended bool) {
 // finish frees the counted bytes, and returns the memory of the response for reuse. cut reports that the budget ended
 // the response.
 func (o *responseShare) finish() (room []byte, cut bool) {
-	cut = !o.budget.Free(&o.Reservation)
+	cut = (!o.reserved || o.Bytes() > 0) && !o.budget.Free(&o.Reservation)
 	room = o.text
 	*o = responseShare{}
 	return room[:0], cut

@@ -34,7 +34,7 @@ func (h *Handler) receive(
 	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, work *slot,
 ) *httpError {
 	if gqlhttp.HasBody(r) {
-		if refused := h.readBody(w, r, began, x); refused != nil {
+		if refused := h.readBody(w, r, began, x, work.reserved); refused != nil {
 			gqlhttp.CloseUnread(w, r)
 			return refused
 		}
@@ -46,8 +46,10 @@ func (h *Handler) receive(
 }
 
 // readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the requests whose bodies
-// began to arrive first are refused.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState) *httpError {
+// began to arrive first are refused. If reserved is set, the reserve of the request counts a small body.
+func (h *Handler) readBody(
+	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, reserved bool,
+) *httpError {
 	json, plain := gqlhttp.IsJSON(r.Header)
 	if !json {
 		return newHTTPError(statusContentType, codeUnsupportedMedia,
@@ -60,12 +62,18 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, began time.Du
 	if limit > 0 && r.ContentLength > int64(limit) {
 		return tooLarge(statusBodyTooLarge, "body", limit)
 	}
-	x.body = slices.Grow(x.body[:0], 512)
-	x.incoming.Owner, x.incoming.w, x.incoming.UpTo = &x.incoming, w, began
-	if !h.bodies.AddEvictable(&x.incoming.Reservation, max(bodyBytes, cap(x.body)), 0) {
-		return tooManyBodies()
+	size := 512
+	if reserved = reserved && 0 <= r.ContentLength && r.ContentLength < reservedBytes; reserved {
+		size = max(size, int(r.ContentLength)+1) // one more, so that reading does not enlarge it
 	}
-	ended, err := h.readCounted(r, x)
+	x.body = slices.Grow(x.body[:0], size)
+	if reserved = reserved && cap(x.body) <= reservedBytes; !reserved {
+		x.incoming.Owner, x.incoming.w, x.incoming.UpTo = &x.incoming, w, began
+		if !h.bodies.AddEvictable(&x.incoming.Reservation, max(bodyBytes, cap(x.body)), 0) {
+			return tooManyBodies()
+		}
+	}
+	ended, err := h.readCounted(r, x, reserved)
 	switch {
 	case ended:
 		return tooManyBodies()
@@ -81,10 +89,14 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, began time.Du
 	return nil
 }
 
-// readCounted reads a body that is counted in the budget of bodies, and then frees its bytes, even if a reader of the
-// host panics. ended reports whether the budget has evicted the body.
-func (h *Handler) readCounted(r *http.Request, x *requestState) (ended bool, err error) {
-	defer func() { ended = !h.bodies.Free(&x.incoming.Reservation) }()
+// readCounted reads a body and then frees its bytes in the budget, even if a reader of the host panics. ended reports
+// whether the budget has evicted the body. A reserved body is counted only if it exceeds its Content-Length.
+func (h *Handler) readCounted(r *http.Request, x *requestState, reserved bool) (ended bool, err error) {
+	defer func() {
+		if !reserved || x.incoming.Bytes() > 0 {
+			ended = !h.bodies.Free(&x.incoming.Reservation)
+		}
+	}()
 	grow := func(more int) bool { return h.bodies.Add(&x.incoming.Reservation, more, 0) }
 	x.body, err = gqlhttp.ReadBody(x.body, r.Body, h.opts.Limits.BodyBytes, grow)
 	return ended, err

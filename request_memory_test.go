@@ -268,7 +268,7 @@ func TestUnreadResponsesKeepNoDocumentsInMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const n, each = 100, 24 << 10 // a stack, the request and buffers
+			const n, each = 100, 28 << 10 // a stack, the request, buffers, and 4 KiB that the reserve counts
 			h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{CacheBytes: 512 << 10}})
 			stuck, free := make(chan struct{}), make(chan struct{})
 			before := heapInUse()

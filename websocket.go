@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net/http"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -131,7 +132,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 	depth := s.h.opts.Limits.Depth
 	// A waiting message stays in memory. Small ones are not refused, because all clients may reconnect at once.
 	limited := len(payload) > freeBytes
-	p, refused := s.h.preparing.run(len(payload), limited, func(compiled bool) (prepared, *httpError) {
+	p, refused := s.h.preparing.run(len(payload), limited, false, func(compiled bool) (prepared, *httpError) {
 		asked, refused := decodeRequest(payload, depth)
 		if refused != nil {
 			return prepared{}, refused
@@ -202,11 +203,12 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 	h := s.h
 	out := &responseShare{budget: h.responses}
 	defer func() { h.responses.Move(&out.Reservation, &s.share.Reservation, len(text)) }()
-	if ok, _ := h.requests.Enter(); !ok {
+	gate, reserved := h.requests.Enter(mathrand.Uint32())
+	if gate == nil {
 		return appendErrors(nil, plan.Errors{shuttingDown().Error})
 	}
-	defer h.requests.Leave()
-	work := slot{h: h}
+	defer gate.Leave()
+	work := slot{h: h, reserved: reserved}
 	if no := work.take(); no != nil {
 		s.Limit(no.Limit)
 		return appendErrors(nil, plan.Errors{no.Error})

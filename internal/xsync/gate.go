@@ -46,9 +46,13 @@ func (m *stayingMember) call(f func()) {
 
 // NewGate returns a Gate for at most limit members at once; 0 means no limit.
 func NewGate(limit int) *Gate {
-	return &Gate{
-		limit: int64(limit), drained: make(chan struct{}), staying: make(map[*stayingMember]struct{}),
-	}
+	g := new(Gate)
+	g.init(limit)
+	return g
+}
+
+func (g *Gate) init(limit int) {
+	g.limit, g.drained, g.staying = int64(limit), make(chan struct{}), make(map[*stayingMember]struct{})
 }
 
 // Enter adds a member and returns true; the member must call Leave. If Enter returns
@@ -103,18 +107,7 @@ func (g *Gate) Stay(drain, cut func()) (stop func()) {
 // left. If ctx is done first, Close calls cut for the remaining ones that called Stay,
 // and returns ctx's error without waiting for them. Close may be called again.
 func (g *Gate) Close(ctx context.Context) error {
-	for {
-		n := g.inside.Load()
-		if n < 0 {
-			break // the gate is closed already
-		}
-		if g.inside.CompareAndSwap(n, n+closed) {
-			if n == 0 {
-				close(g.drained)
-			}
-			break
-		}
-	}
+	g.close()
 	staying := g.members()
 	pause := Spread(ctx, len(staying)) / time.Duration(max(1, len(staying)-1))
 	timer := time.NewTimer(0)
@@ -141,6 +134,22 @@ func (g *Gate) Close(ctx context.Context) error {
 		m.call(m.cut)
 	}
 	return ctx.Err()
+}
+
+// close admits no further member.
+func (g *Gate) close() {
+	for {
+		n := g.inside.Load()
+		if n < 0 {
+			return // the gate is closed already
+		}
+		if g.inside.CompareAndSwap(n, n+closed) {
+			if n == 0 {
+				close(g.drained)
+			}
+			return
+		}
+	}
 }
 
 // Staying returns the number of members that have called Stay and not stop.
