@@ -14,7 +14,7 @@ import (
 // served.
 const maxGatherTime = time.Millisecond
 
-// bufferPool is a pool of write buffers. A connection has a buffer only while it writes.
+// bufferPool is a pool of buffers for writes that may wait for the peer. A connection has one only while it writes.
 var bufferPool = sync.Pool{New: func() any { return new([]byte) }}
 
 const (
@@ -25,7 +25,7 @@ const (
 	// smallWrite is the maximum size in bytes of a write that is not counted in the Account. Small writes are not
 	// counted, so that a peer is not cut when other peers have used up the memory for responses.
 	smallWrite = 2 << 10
-	// maxPooledBuffer is the maximum size in bytes of a buffer that is returned to bufferPool.
+	// maxPooledBuffer is the maximum size in bytes of a buffer that is returned to tryWriterPool.
 	maxPooledBuffer = 64 << 10
 )
 
@@ -108,12 +108,11 @@ func (c *conn) writeLoop(begun []byte) {
 		return
 	}
 	b := bufferPool.Get().(*[]byte)
-	defer func() {
-		if cap(*b) <= maxPooledBuffer {
-			bufferPool.Put(b)
-		}
-	}()
+	defer bufferPool.Put(b)
 	for {
+		if cap(*b) > smallWrite {
+			*b = nil // a write counts the size of its frames, not that of the buffer
+		}
 		switch c.gather(b, 1) {
 		case taskNone:
 			return
