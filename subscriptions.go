@@ -288,7 +288,10 @@ func (s *subscription) id() string { return s.chain.cursor(s.last, s.gaps) }
 
 func (s *subscription) cursor() string {
 	cursor := s.reader.Cursor()
-	return s.chain.cursor(cursor, s.reader.ReportedGaps(cursor))
+	if cursor = s.chain.cursor(cursor, s.reader.ReportedGaps(cursor)); len(cursor) > maxResumeCursor {
+		return ""
+	}
+	return cursor
 }
 
 func (s *subscription) pending() *ending {
@@ -305,15 +308,16 @@ func (s *subscription) pending() *ending {
 	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
 }
 
-// maxErrorCursor is the maximum size in bytes of the cursor in an error. A client may have sent a longer cursor.
-const maxErrorCursor = 256
+// maxResumeCursor is the maximum size in bytes of a cursor that the end of a subscription reports. A longer cursor is
+// omitted. A client may have sent it, for each of the subscriptions on a socket.
+const maxResumeCursor = 256
 
 // at returns a copy of e with the cursor that a stream has reached.
 func at(e *plan.Error, cursor string) *plan.Error {
 	known := *e // e may be shared
 	known.Details = map[string]string{}
 	maps.Copy(known.Details, e.Details)
-	if known.Details["cursor"] = cursor; cursor == "" || len(cursor) > maxErrorCursor {
+	if known.Details["cursor"] = cursor; cursor == "" || len(cursor) > maxResumeCursor {
 		delete(known.Details, "cursor")
 	}
 	return &known

@@ -3,6 +3,7 @@ package chaingql_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -305,4 +306,25 @@ func TestStreamFromTheOldestStoredBlockHasNoGapBeforeThatBlock(t *testing.T) {
 			t.Errorf("the client received %d of %d blocks and the errors %q", len(f.got), len(want), f.codes)
 		}
 	})
+}
+
+// A client may have sent a long cursor for each of its subscriptions, and receives all of them at the end of the socket.
+func TestShutdownReportsNoCursorOfMoreThan256Bytes(t *testing.T) {
+	for size, reported := range map[int]bool{256: true, 257: false} {
+		synctest.Test(t, func(t *testing.T) {
+			none := func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error) { return nil, nil }
+			h, _ := newHandler(t, stubBackend{Backend: memchain.New(), blocks: none}, chaingql.Options{})
+			cursor := strings.Repeat("z", size)
+			c := serve(t, mounted(h)).socket(t)
+			c.send(start("1", `subscription{blocks(after:"`+cursor+`"){id}}`))
+			synctest.Wait()
+			go func() { _ = h.Shutdown(context.Background()) }()
+			want := `"extensions":{"code":"SERVICE_UNAVAILABLE"}}}`
+			if reported {
+				want = `"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"` + cursor + `"}}}`
+			}
+			c.expect(fmt.Sprint(size, " bytes"), `{"type":"connection_error","id":null,`+
+				`"payload":{"message":"Service is shutting down",`+want, "CLOSE 1001")
+		})
+	}
 }
