@@ -20,6 +20,10 @@ func TestHandshakeWithTooLargeHeadersIsRefused(t *testing.T) {
 		large := strings.Repeat("x", 16<<10)
 		keyed := chaingql.Options{Authorizer: chaingql.StaticProjects{"demo": {Secret: "s3cret"}}}
 		secret := basic(":s3cret")
+		var many []string
+		for i := range 300 {
+			many = append(many, fmt.Sprint("X-", i), "")
+		}
 		for _, row := range []struct {
 			what    string
 			options chaingql.Options
@@ -30,6 +34,7 @@ func TestHandshakeWithTooLargeHeadersIsRefused(t *testing.T) {
 			{"with a secret", keyed, []string{"Cookie", large, "Authorization", secret}, 101},
 			{"of moderate size", keyed, []string{"Cookie", large[:15<<10]}, 101},
 			{"that wait for connection_init", keyed, []string{"Cookie", large}, 431},
+			{"that are many", keyed, many, 431},
 		} {
 			h, _ := newHandler(t, memchain.New(), row.options)
 			_, res, _ := serve(t, h).open(t, "/demo/graphql", row.header...)

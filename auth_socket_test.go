@@ -253,21 +253,29 @@ func TestSocketDropsHeadersAfterTheFirstAuthorization(t *testing.T) {
 	}
 }
 
-func TestHandshakeWithTooLongURLIsRefused(t *testing.T) {
+func TestTooLongHandshakeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Authorizer: anySecret{}})
 		n := serve(t, h)
-		longest := "/demo/graphql?" + strings.Repeat("x", 8<<10-len("/demo/graphql?api.example"))
-		if _, _, err := n.open(t, longest); err != nil {
-			t.Errorf("the longest URL is refused: %v", err)
+		const whole = "Path, query, host and secret of a handshake exceed the limit of 8192 bytes."
+		query := "/demo/graphql?" + strings.Repeat("x", 8<<10-len("/demo/graphql?api.example"))
+		path := "/" + strings.Repeat("x", 512-len("//graphqlapi.example")) + "/graphql"
+		secret := strings.Repeat("x", 8<<10-len("/demo/graphqlapi.example"))
+		for _, row := range []struct{ url, longer, secret, longerSecret, message string }{
+			{query, query + "x", "", "", whole},
+			{path, "/x" + path[1:], "", "", "Path and host of a handshake exceed the limit of 512 bytes."},
+			{"/demo/graphql", "/demo/graphql", secret, secret + "x", whole},
+		} {
+			if _, _, err := n.open(t, row.url, "Authorization", basic(":"+row.secret)); err != nil {
+				t.Errorf("the longest handshake is refused: %v", err)
+			}
+			_, res, err := n.open(t, row.longer, "Authorization", basic(":"+row.longerSecret))
+			if err == nil {
+				t.Fatal("a longer handshake is accepted")
+			}
+			equal(t, "status", res.StatusCode, http.StatusRequestEntityTooLarge)
+			body, _ := io.ReadAll(res.Body)
+			equal(t, "body", string(body), refusalBody(row.message, "LIMIT_EXCEEDED"))
 		}
-		_, res, err := n.open(t, longest+"x")
-		if err == nil {
-			t.Fatal("a longer URL is accepted")
-		}
-		equal(t, "status", res.StatusCode, http.StatusRequestEntityTooLarge)
-		body, _ := io.ReadAll(res.Body)
-		equal(t, "body", string(body),
-			refusalBody("Path, query and host of a handshake exceed the limit of 8192 bytes.", "LIMIT_EXCEEDED"))
 	})
 }

@@ -2,9 +2,11 @@ package chaingql
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Subscribe starts a subscription without a transport, so that only the subscription itself uses memory.
@@ -45,6 +47,24 @@ var Fixed = []time.Duration{initTimeout, unusedTimeout, frameTimeout, socketWrit
 // Pending returns the bytes counted for request bodies and for responses.
 func (h *Handler) Pending() (bodies, answers int) {
 	return h.bodies.Used(), h.responses.Used()
+}
+
+// HoldPreparations makes all requests wait to be prepared until release is called.
+func (h *Handler) HoldPreparations() (release func()) {
+	p := &h.preparing
+	all := []*xsync.Semaphore{p.compiled, p.small.slots, p.large.slots}
+	for _, s := range all {
+		for range runtime.GOMAXPROCS(0) {
+			s.Acquire(context.Background(), 0)
+		}
+	}
+	return func() {
+		for _, s := range all {
+			for range runtime.GOMAXPROCS(0) {
+				s.Release()
+			}
+		}
+	}
 }
 
 // UseDraftStatuses makes h respond as if the constant draftStatuses were draft.

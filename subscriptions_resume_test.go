@@ -308,7 +308,7 @@ func TestStreamFromTheOldestStoredBlockHasNoGapBeforeThatBlock(t *testing.T) {
 	})
 }
 
-// A client may have sent a long cursor for each of its subscriptions, and receives all of them at the end of the socket.
+// A client may have sent a long cursor for each of its subscriptions.
 func TestShutdownReportsNoCursorOfMoreThan256Bytes(t *testing.T) {
 	for size, reported := range map[int]bool{256: true, 257: false} {
 		synctest.Test(t, func(t *testing.T) {

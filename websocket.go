@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
+	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -27,11 +27,6 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.writeErrorUnread(w, r, noFiles())
 		return
 	}
-	if len(r.RequestURI)+len(r.Host) > maxHandshakeURL {
-		h.writeError(w, r, overLimit(statusURLTooLarge, "",
-			fmt.Sprintf("Path, query and host of a handshake exceed the limit of %d bytes.", maxHandshakeURL)))
-		return
-	}
 	c, err := h.credentials(r)
 	if err != nil {
 		no := unauthorized()
@@ -39,16 +34,16 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		h.writeError(w, r, no)
 		return
 	}
-	switch {
-	case h.auth == (allowAll{}):
-		c.Request = nil // otherwise the request would be kept as long as the socket is open
-	case !c.HasSecret && headerBytes(r) > maxHandshakeHeaders:
-		h.writeError(w, r, overLimit(statusHeadersTooLarge, "",
-			fmt.Sprintf("The headers of a handshake exceed the limit of %d bytes.", maxHandshakeHeaders)))
+	if no := h.tooLongHandshake(c); no != nil {
+		h.writeError(w, r, no)
 		return
 	}
-	s := &session{h: h, shown: c, endpoint: endpoint(r), by: caller{project: c.Project},
-		socket: Socket{Project: c.Project, Remote: r.RemoteAddr}, denial: denial(r, c.Project, nil)}
+	if h.auth == (allowAll{}) {
+		c.Request = nil // otherwise the request would be kept as long as the socket is open
+	}
+	c.Project = strings.Clone(c.Project) // it may be a part of the URL, which would be kept with it
+	s := &session{h: h, shown: c, by: caller{project: c.Project}, remote: r.RemoteAddr, endpoint: endpoint(r)}
+	s.path = s.endpoint[len(r.Host):]
 	if h.events.traces() {
 		s.by.trace = traceOf(r.Header.Get)
 	}
@@ -78,31 +73,14 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxHandshakeURL is the maximum size in bytes of the URL and the host of a handshake together, because a socket keeps
-// them as long as it is open.
-const maxHandshakeURL = 8 << 10
-
-// maxHandshakeHeaders is the maximum size in bytes of the headers of a handshake that the Authorizer receives only with
-// connection_init. The socket keeps them until then, while net/http admits a megabyte by default.
-const maxHandshakeHeaders = 16 << 10
-
-func headerBytes(r *http.Request) (n int) {
-	for name, values := range r.Header {
-		for _, v := range values {
-			n += len(name) + len(v)
-		}
-	}
-	return n
-}
-
 // A session serves the client of one socket. It implements gqlws.Session.
 type session struct {
 	h          *Handler
 	shown      Credentials     // the credentials of the handshake
 	authorized context.Context // the Authorizer's context for shown; nil if shown was not authorized
 	endpoint   string
-	socket     Socket
-	denial     Denial           // reported if connection_init is refused
+	path       string           // the part of endpoint after the host
+	remote     string           // the network address of the client
 	by         caller           // describes the client to hooks and the log
 	ctx        context.Context  // the context of the socket
 	share      *connectionShare // the bytes of the socket in the budget of responses
@@ -111,14 +89,18 @@ type session struct {
 
 // Opened stores the context and the subprotocol of the socket, logs that it was opened, and calls Hooks.SocketOpened.
 func (s *session) Opened(ctx context.Context, protocol string) {
-	s.ctx, s.socket.Protocol, s.by.transport = ctx, Transport(protocol), Transport(protocol)
-	s.h.events.opened(ctx, s.socket)
+	s.ctx, s.by.transport = ctx, Transport(protocol)
+	s.h.events.opened(ctx, s.socket())
 }
 
 // Closed logs the end of the socket and calls Hooks.SocketClosed.
 func (s *session) Closed(why error) {
 	s.h.subscriptionQuota.release(s.traceBytes)
-	s.h.events.closed(s.ctx, s.socket, why)
+	s.h.events.closed(s.ctx, s.socket(), why)
+}
+
+func (s *session) socket() Socket {
+	return Socket{Protocol: s.by.transport, Project: s.by.project, Remote: s.remote}
 }
 
 // Limit reports that a limit was hit.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/strictjson"
@@ -20,8 +19,7 @@ func (s *session) Init(ctx context.Context, payload []byte) (context.Context, er
 	}
 	no := s.h.refused(ctx, err)
 	s.Limit(no.Limit)
-	d := s.denial
-	d.Err = err
+	d := Denial{Project: cut(s.by.project), Path: cut(s.path), Remote: s.remote, Err: err}
 	s.h.events.denied(ctx, d, no)
 	if no.status == statusUnauthorized {
 		return nil, err
@@ -43,8 +41,8 @@ func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Co
 	if said != nil {
 		given.Payload = bytes.Clone(payload)
 	}
-	if s.socket.Protocol == TransportGraphQLTransportWS {
-		s.shown.Request = nil // no second connection_init can follow
+	if s.by.transport == TransportGraphQLTransportWS {
+		s.shown = Credentials{} // no second connection_init can follow
 	} else if s.shown.Request != nil {
 		s.shown.Request = withoutHeaders(s.shown.Request)
 	}
@@ -80,12 +78,6 @@ func (s *session) keepTrace(t Trace) {
 		return
 	}
 	s.traceBytes = n
-}
-
-// withoutHeaders returns the parts of the handshake that a session keeps after the first decision of the Authorizer. It
-// drops the headers, because they can be megabytes and a socket may stay open for a long time.
-func withoutHeaders(r *http.Request) *http.Request {
-	return &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, RemoteAddr: r.RemoteAddr}
 }
 
 // maxPayload is the maximum size in bytes of a connection_init payload that is passed to an Authorizer. It is the size

@@ -65,6 +65,10 @@ func handshakes() []attack {
 		hand("two versions", badRequest+"|served", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Version: 8"),
 		hand("a wrong secret", "401 UNAUTHENTICATED", "Authorization: Basic Ong="),
 		hand("a malformed secret", "401 UNAUTHENTICATED", "Authorization: Basic x"),
+		hand("a secret of 12 kB", "413 LIMIT_EXCEEDED", "Authorization: Basic "+
+			base64.StdEncoding.EncodeToString([]byte(":"+strings.Repeat("x", 12_000)))),
+		opening("a path of 600 bytes", "413 LIMIT_EXCEEDED", upgrade("/"+strings.Repeat("x", 600)+"/graphql", modern)),
+		opening("a query of 9 kB", "413 LIMIT_EXCEEDED", upgrade(path+"?"+strings.Repeat("x", 9000), modern)),
 		hand("a secret of another scheme", "served", "Authorization: Bearer x"),
 		hand("compression", "served",
 			"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits; server_no_context_takeover"),
