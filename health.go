@@ -187,10 +187,9 @@ func (c *backendCheck) check(ctx context.Context) {
 	c.began = now
 	c.mu.Unlock()
 	var err error
-	func() {
-		defer guard.Recover(&err)
-		err = c.call(ctx)
-	}()
+	if failed := guard.RunApart(func() { err = c.call(ctx) }); failed != nil {
+		err = failed
+	}
 	c.mu.Lock()
 	c.err, c.ended = err, time.Now()
 	c.mu.Unlock()

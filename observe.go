@@ -24,9 +24,19 @@ type events struct {
 
 // call calls a hook of the host, and logs a panic in it.
 func (e *events) call(ctx context.Context, name string, hook func()) {
-	if err := guard.Run(hook); err != nil {
+	e.report(ctx, name, guard.Run(hook))
+}
+
+func (e *events) report(ctx context.Context, name string, err error) {
+	if err != nil {
 		e.failures.Report(ctx, "chaingql: hook panicked; the panic has no other effect", err, slog.String("hook", name))
 	}
+}
+
+// callApart is like call for a hook that the block log calls. If such a hook calls runtime.Goexit, that must not end a
+// goroutine of the log.
+func (e *events) callApart(name string, hook func()) {
+	e.report(context.Background(), name, guard.RunApart(hook))
 }
 
 // begin reports the start of an operation. It returns the context for the operation, and an observed that reports its
@@ -69,25 +79,25 @@ func (e *events) traces() bool {
 // received, dropped, failed and recovered are called by the block log, which writes its own log lines.
 func (e *events) received(b Block) {
 	if e.BlockReceived != nil {
-		e.call(context.Background(), "BlockReceived", func() { e.BlockReceived(b, time.Since(b.Time)) })
+		e.callApart("BlockReceived", func() { e.BlockReceived(b, time.Since(b.Time)) })
 	}
 }
 
 func (e *events) dropped(b Block) {
 	if e.BlockDropped != nil {
-		e.call(context.Background(), "BlockDropped", func() { e.BlockDropped(b) })
+		e.callApart("BlockDropped", func() { e.BlockDropped(b) })
 	}
 }
 
 func (e *events) failed(err error, wait time.Duration) {
 	if e.SourceFailed != nil {
-		e.call(context.Background(), "SourceFailed", func() { e.SourceFailed(err, wait) })
+		e.callApart("SourceFailed", func() { e.SourceFailed(err, wait) })
 	}
 }
 
 func (e *events) recovered(down time.Duration) {
 	if e.SourceRecovered != nil {
-		e.call(context.Background(), "SourceRecovered", func() { e.SourceRecovered(down) })
+		e.callApart("SourceRecovered", func() { e.SourceRecovered(down) })
 	}
 }
 

@@ -27,8 +27,8 @@ func TestIdleReaderUsesAtMost200Bytes(t *testing.T) {
 		if each := int(heapInUse()-before) / n; each > 200 {
 			t.Errorf("an idle reader uses %d bytes, want at most 200", each)
 		}
-		if now := runtime.NumGoroutine(); now > goroutines+1 {
-			t.Errorf("%d readers started %d goroutines, want at most 1", n, now-goroutines)
+		if now := runtime.NumGoroutine(); now > goroutines+2 { // run's goroutine and that of its attempt
+			t.Errorf("%d readers started %d goroutines, want at most 2", n, now-goroutines)
 		}
 		runtime.KeepAlive(readers)
 	})

@@ -157,7 +157,7 @@ func (l *Log[B]) probe(restart context.CancelCauseFunc) {
 	l.mu.Unlock()
 	newer := false
 	var failed error
-	panicked := guard.Run(func() {
+	panicked := guard.RunApart(func() {
 		var blocks []B
 		if blocks, failed = l.src.Page(l.ctx, newest, 1); failed != nil {
 			newer = l.src.Gone(failed)

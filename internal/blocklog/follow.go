@@ -15,7 +15,7 @@ import (
 
 // A Source provides the blocks. The context that its functions receive is canceled by [Log.Close] at the latest; they
 // must return promptly when it is done. Recent and Follow are never called concurrently; the other functions may be. A
-// panic in one of the functions counts as an error of the source.
+// panic or runtime.Goexit in one of the functions counts as an error of the source.
 type Source[B any] struct {
 	// Recent returns the newest stored blocks in ascending order, at most n; none if the chain is empty. The Log starts
 	// after the last of them, keeps the last 100 in its window, and derives the shard heads from all of them. Recent
@@ -72,7 +72,7 @@ var (
 )
 
 // run follows the source until the Log is closed. It waits between attempts. Comments in this package call the
-// goroutine that executes it "run's goroutine".
+// goroutine that executes it, or an attempt that it waits for, "run's goroutine".
 func (l *Log[B]) run() {
 	defer func() {
 		l.eventMu.Lock()
@@ -151,7 +151,7 @@ func (l *Log[B]) follow() (came bool, err error) {
 	defer l.stale()
 	defer l.endUnpositioned()
 	defer l.watchSilence(cancel)()
-	perr := guard.Run(func() {
+	perr := guard.RunApart(func() {
 		var after string
 		if after, err = l.followFrom(ctx); err != nil {
 			return

@@ -76,7 +76,7 @@ func (l *Log[B]) readPages() {
 
 // fetch reads a page from the source and checks it for gaps.
 func (l *Log[B]) fetch(after, since string, known shardHeads, exact bool) (read stored[B], gone bool, err error) {
-	perr := guard.Run(func() {
+	perr := guard.RunApart(func() {
 		var blocks []B
 		if blocks, err = l.src.Page(l.ctx, after, pageBlocks); err == nil {
 			read.entries, err = l.ascending(blocks[:min(len(blocks), pageBlocks)], after)

@@ -217,7 +217,7 @@ func (l *Log[B]) recheck() {
 	defer cancel()
 	var f found[B]
 	var err error
-	perr := guard.Run(func() {
+	perr := guard.RunApart(func() {
 		if f, err = u.find(ctx); err == nil {
 			// Between fails if a block that find did not see may have been pruned.
 			_, err = l.src.Between(ctx, u.after, u.block, 1)

@@ -116,7 +116,7 @@ func (l *Log[B]) search(find func(context.Context) (found[B], error)) (f found[B
 	defer cancel()
 	most := max(l.opts.MinBackoff, min(l.opts.MaxBackoff, repairInterval))
 	for attempt := 1; ; attempt++ {
-		perr := guard.Run(func() { f, err = find(ctx) })
+		perr := guard.RunApart(func() { f, err = find(ctx) })
 		if err = errors.Join(err, perr); err == nil {
 			return f, nil
 		}

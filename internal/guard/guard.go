@@ -43,6 +43,23 @@ func Run(f func()) (err error) {
 	return nil
 }
 
+// ErrGoexit is returned by [RunApart] if the function called runtime.Goexit, as testing.T.FailNow does.
+var ErrGoexit = errors.New("runtime.Goexit was called")
+
+// RunApart is like Run, but it calls f on a goroutine of its own and waits for it. If f calls runtime.Goexit, which
+// would end the caller's goroutine silently, RunApart returns [ErrGoexit].
+func RunApart(f func()) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := ErrGoexit
+		defer func() { ended <- err }()
+		defer Recover(&err)
+		f()
+		err = nil
+	}()
+	return <-ended
+}
+
 // Place returns the file and the line at which the panic that err wraps happened. It returns "" if err wraps no panic.
 func Place(err error) string {
 	var p *PanicError

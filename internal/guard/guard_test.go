@@ -7,11 +7,25 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/chaingql/chaingql/internal/guard"
 )
+
+func TestRunApartReportsGoexitAndPanic(t *testing.T) {
+	if err := guard.RunApart(func() {}); err != nil {
+		t.Errorf("RunApart returned %v, want nil", err)
+	}
+	if err := guard.RunApart(runtime.Goexit); !errors.Is(err, guard.ErrGoexit) {
+		t.Errorf("runtime.Goexit became %v, want ErrGoexit", err)
+	}
+	var p *guard.PanicError
+	if err := guard.RunApart(func() { panic("boom") }); !errors.As(err, &p) || p.Value != "boom" {
+		t.Errorf("the panic became %v", err)
+	}
+}
 
 func TestRunReturnsPanicAsErrorWithStack(t *testing.T) {
 	if err := guard.Run(func() {}); err != nil {
