@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,6 @@ import (
 // pageFault describes how page differs from the page that q selects from stored, or
 // returns "" if it does not differ. The description continues a sentence about the call.
 func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.Block) string {
-	byCursor := func(b chaingql.Block, c chaingql.Cursor) int { return strings.Compare(string(b.Cursor), string(c)) }
 	for i, b := range page {
 		at := func(format string, args ...any) string {
 			return fmt.Sprintf("returned cursor %q", b.Cursor) + fmt.Sprintf(format, args...)
@@ -63,6 +63,9 @@ func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.
 	}
 	return ""
 }
+
+// byCursor compares the cursor of b with c, for a binary search.
+func byCursor(b chaingql.Block, c chaingql.Cursor) int { return cmp.Compare(b.Cursor, c) }
 
 const notPrintable = ": a cursor must be printable ASCII without spaces, so that clients can send it back"
 

@@ -57,15 +57,13 @@ func followSkipsNoNewBlock(t *trial) {
 		from := len(t.stored) - 3
 		f := t.follow(t.stored[from].Cursor)
 		var appending sync.WaitGroup
-		appending.Add(1)
 		next := t.coming[:3:3]
 		var err error
-		go func() {
-			defer appending.Done()
+		appending.Go(func() {
 			for i := range next {
 				err = errors.Join(err, t.Append(next[i:i+1]))
 			}
-		}()
+		})
 		due := append(t.stored[from+1:len(t.stored):len(t.stored)], next...)
 		f.expect(due)
 		appending.Wait()

@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -22,23 +21,14 @@ func correctDuringAppend(t *trial) {
 		begun   atomic.Int64 // number of blocks whose Append has started: a page may have them
 		done    atomic.Int64 // number of blocks whose Append has returned: a page must have them
 		running sync.WaitGroup
-		faults  = make(chan string, 16)
 		read    = make(chan struct{}) // receives a value when a reader is about to call Blocks
 		written = make(chan struct{}) // closed when all blocks are appended
 	)
 	begun.Store(200)
 	done.Store(200)
-	report := func(format string, args ...any) {
-		select {
-		case faults <- fmt.Sprintf(format, args...):
-		default: // the first 16 faults are enough
-		}
-	}
 	first, middle := t.follow(""), t.follow(all[150].Cursor)
 
-	running.Add(1)
-	go func() {
-		defer running.Done()
+	running.Go(func() {
 		defer close(written)
 		rng := rand.New(rand.NewPCG(3, 4))
 		for n := 200; n < len(all); {
@@ -46,17 +36,15 @@ func correctDuringAppend(t *trial) {
 			next := min(n+1+rng.IntN(8), len(all))
 			begun.Store(int64(next))
 			if err := t.Append(all[n:next:next]); err != nil {
-				report("Harness.Append failed: %v", err)
+				t.Errorf("Harness.Append failed: %v", err)
 				return
 			}
 			done.Store(int64(next))
 			n = next
 		}
-	}()
+	})
 	for reader := range 4 {
-		running.Add(1)
-		go func() {
-			defer running.Done()
+		running.Go(func() {
 			rng := rand.New(rand.NewPCG(5, uint64(reader)))
 			for more := 10; more > 0; {
 				select {
@@ -68,35 +56,27 @@ func correctDuringAppend(t *trial) {
 				before := int(done.Load())
 				page, err := t.Backend.Blocks(t.ctx, q)
 				if err != nil {
-					report("%s failed while blocks were appended: %v", describe(q), err)
+					t.Errorf("%s failed while blocks were appended: %v", describe(q), err)
 				} else if fault := loadedPageFault(all[:begun.Load()], before, q, page); fault != "" {
-					report("%s, while blocks were appended, %s", describe(q), fault)
+					t.Errorf("%s, while blocks were appended, %s", describe(q), fault)
 				}
 			}
-		}()
+		})
 	}
 	if t.SetBalance != nil {
-		running.Add(1)
-		go func() {
-			defer running.Done()
+		running.Go(func() {
 			addr := account(0, "one")
 			for i := range int64(100) {
 				if err := t.SetBalance(addr, big.NewInt(i)); err != nil {
-					report("Harness.SetBalance failed: %v", err)
+					t.Errorf("Harness.SetBalance failed: %v", err)
 				} else if got, err := t.Backend.Balance(t.ctx, addr); err != nil || got == nil || got.Int64() != i {
-					report("Balance(%v), while blocks were appended, returned %v and error %v, want %d",
+					t.Errorf("Balance(%v), while blocks were appended, returned %v and error %v, want %d",
 						addr, got, err, i)
 				}
 			}
-		}()
+		})
 	}
-	defer func() {
-		running.Wait()
-		close(faults)
-		for fault := range faults {
-			t.Errorf("%s", fault)
-		}
-	}()
+	defer running.Wait()
 	first.expect(all)
 	middle.expect(all[151:])
 }

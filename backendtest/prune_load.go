@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,7 +20,6 @@ type pruneLoad struct {
 	over   chan struct{} // closed when the last Prune has returned
 	read   chan struct{} // receives a value when a reader is about to call Blocks
 	pruned chan struct{} // has a value if blocks were pruned since the last call of Follow
-	faults chan string
 }
 
 // correctDuringPrune calls Blocks and Follow with cursors near the oldest stored block
@@ -32,7 +30,6 @@ func correctDuringPrune(t *trial) {
 	t.fill(700, 1)
 	r := &pruneLoad{
 		all: t.stored, over: make(chan struct{}), read: make(chan struct{}), pruned: make(chan struct{}, 1),
-		faults: make(chan string, 16),
 	}
 	slow := t.follow(r.all[0].Cursor) // is read only after the last Prune
 	var running sync.WaitGroup
@@ -40,13 +37,7 @@ func correctDuringPrune(t *trial) {
 	for reader := range 4 {
 		running.Go(func() { r.pages(t, rand.New(rand.NewPCG(7, uint64(reader)))) })
 	}
-	defer func() {
-		running.Wait()
-		close(r.faults)
-		for fault := range r.faults {
-			t.Errorf("%s", fault)
-		}
-	}()
+	defer running.Wait()
 	rng := rand.New(rand.NewPCG(8, 0))
 	for {
 		select {
@@ -58,14 +49,6 @@ func correctDuringPrune(t *trial) {
 		break
 	}
 	r.checkFollow(slow, 1, len(r.all))
-}
-
-// report records a violation of the contract.
-func (r *pruneLoad) report(format string, args ...any) {
-	select {
-	case r.faults <- fmt.Sprintf(format, args...):
-	default: // the first 16 violations are enough
-	}
 }
 
 // prune prunes all blocks except the last 200, mostly one at a time. It waits for a reader
@@ -81,7 +64,7 @@ func (r *pruneLoad) prune(t *trial) {
 		}
 		r.begun.Store(int64(n))
 		if err := t.Prune(r.all[n].Cursor); err != nil {
-			r.report("Harness.Prune(%q) failed: %v", r.all[n].Cursor, err)
+			t.Errorf("Harness.Prune(%q) failed: %v", r.all[n].Cursor, err)
 			return
 		}
 		r.done.Store(int64(n))
@@ -114,7 +97,7 @@ func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
 		before := int(r.done.Load())
 		page, err := t.Backend.Blocks(t.ctx, q)
 		if fault := r.pageFault(before, int(r.begun.Load()), q, page, err); fault != "" {
-			r.report("%s, while blocks were pruned, %s", describe(q), fault)
+			t.Errorf("%s, while blocks were pruned, %s", describe(q), fault)
 		}
 	}
 }
@@ -124,7 +107,6 @@ func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
 // were pruned before the call; after also counts those whose Prune had started when the
 // call returned.
 func (r *pruneLoad) pageFault(before, after int, q chaingql.BlocksQuery, page []chaingql.Block, err error) string {
-	byCursor := func(b chaingql.Block, c chaingql.Cursor) int { return strings.Compare(string(b.Cursor), string(c)) }
 	moment := after
 	if q.After != "" {
 		place, _ := slices.BinarySearchFunc(r.all, q.After, byCursor)

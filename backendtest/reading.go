@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -180,16 +178,11 @@ func (f *reading) end(due string, limit time.Duration) error {
 		if it.err != nil {
 			return it.err
 		}
-		i, found := slices.BinarySearchFunc(f.t.stored, f.last, func(b chaingql.Block, c chaingql.Cursor) int {
-			return strings.Compare(string(b.Cursor), string(c))
-		})
-		if found {
-			i++
-		}
-		if i == len(f.t.stored) {
+		next := chaingql.PageOf(f.t.stored, chaingql.BlocksQuery{After: f.last, First: 1})
+		if len(next) == 0 {
 			f.t.Fatalf("%s yielded cursor %q, but no block after cursor %q is stored", f.name, it.block.Cursor, f.last)
 		}
-		f.take(it.block, f.t.stored[i])
+		f.take(it.block, next[0])
 	}
 }
 

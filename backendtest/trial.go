@@ -14,17 +14,22 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// A report collects the failures of a rule. Its methods may be called concurrently.
+// A report collects the first failures of a rule. Its methods may be called concurrently.
 type report struct {
 	mu       sync.Mutex
 	failures []string
 }
 
+// maxFailures is the maximum number of failures of a rule. A rule that makes many calls could have thousands.
+const maxFailures = 16
+
 // Errorf adds a failure.
 func (r *report) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+	if len(r.failures) < maxFailures {
+		r.failures = append(r.failures, fmt.Sprintf(format, args...))
+	}
 }
 
 // Fatalf adds a failure and ends the rule. Call it only on the goroutine that runs the rule.
