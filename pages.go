@@ -28,31 +28,24 @@ func PageOf(sorted []Block, q BlocksQuery) []Block {
 		}
 		return append(make([]Block, 0, most), sorted[:most]...)
 	}
-	if q.Last <= 0 {
-		var page []Block
-		for i := 0; i < len(sorted) && len(page) < most; i++ {
-			if q.selects(&sorted[i]) {
-				if page == nil {
-					page = make([]Block, 0, min(most, len(sorted)-i))
-				}
-				page = append(page, sorted[i])
-			}
+	var page []Block
+	for scanned := 0; scanned < len(sorted) && len(page) < most; scanned++ {
+		i := scanned
+		if q.Last > 0 {
+			i = len(sorted) - 1 - scanned
 		}
-		return page
-	}
-	var page []Block // filled from its end
-	free := 0
-	for i := len(sorted) - 1; i >= 0 && (page == nil || free > 0); i-- {
-		if q.selects(&sorted[i]) {
-			if page == nil {
-				free = min(most, i+1)
-				page = make([]Block, free)
-			}
-			free--
-			page[free] = sorted[i]
+		if !q.selects(&sorted[i]) {
+			continue
 		}
+		if page == nil {
+			page = make([]Block, 0, min(most, len(sorted)-scanned))
+		}
+		page = append(page, sorted[i])
 	}
-	return page[free:]
+	if q.Last > 0 {
+		slices.Reverse(page)
+	}
+	return page
 }
 
 // selects reports whether b is in the workchain and the shard of q.

@@ -75,9 +75,7 @@ type info struct {
 	endpoints      []string
 }
 
-func badInput(format string, args ...any) error {
-	return &plan.Error{Message: fmt.Sprintf(format, args...), Code: plan.CodeInput}
-}
+func badInput(message string) error { return &plan.Error{Message: message, Code: plan.CodeInput} }
 
 func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, error) {
 	addr, err := ParseAddress(args[0].(string))

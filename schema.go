@@ -237,20 +237,11 @@ func appendLatency(dst []byte, src any) []byte {
 var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Information for pagination.",
 	Fields: []plan.Field{
 		{Name: "startCursor", Type: "String", Desc: "The cursor of the first edge. Empty if the page is empty.",
-			Append: func(dst []byte, src any) []byte {
-				p := src.(*page)
-				if p.blocks.Len() == 0 {
-					return append(dst, `""`...)
-				}
-				return appendSuffixed(dst, p.blocks.At(0), p.suffix)
-			}},
+			Append: func(dst []byte, src any) []byte { return src.(*page).appendCursor(dst, 0) }},
 		{Name: "endCursor", Type: "String", Desc: "The cursor of the last edge. Empty if the page is empty.",
 			Append: func(dst []byte, src any) []byte {
 				p := src.(*page)
-				if p.blocks.Len() == 0 {
-					return append(dst, `""`...)
-				}
-				return appendSuffixed(dst, p.blocks.At(p.blocks.Len()-1), p.suffix)
+				return p.appendCursor(dst, p.blocks.Len()-1)
 			}},
 		{Name: "hasNextPage", Type: "Boolean!",
 			Desc: "When paginating forwards: whether there are more blocks. Otherwise false.",
@@ -263,6 +254,14 @@ var pageInfoType = plan.Type{Kind: ast.Object, Name: "PageInfo", Desc: "Informat
 				return strconv.AppendBool(dst, src.(*page).hasPrevious)
 			}},
 	}}
+
+// appendCursor appends the cursor of the block with index i, or an empty string if the page is empty.
+func (p *page) appendCursor(dst []byte, i int) []byte {
+	if p.blocks.Len() == 0 {
+		return append(dst, `""`...)
+	}
+	return appendSuffixed(dst, p.blocks.At(i), p.suffix)
+}
 
 // blockFields are the fields of a block, in queries and subscriptions.
 var blockFields = []plan.Field{

@@ -66,7 +66,7 @@ func (l *Log[B]) repair(b B, cursor string, at Place, v verdict) bool {
 	case l.ctx.Err() != nil:
 		return false
 	case stays:
-		ended := l.skipGap(b, cursor, at, after)
+		ended := l.skipGap(cursor, at, after)
 		l.logUnrepaired(at.Workchain, after, cursor, ended, err)
 		l.deliverNewest(b, l.delivered, l.view.Load())
 		return false
@@ -299,10 +299,10 @@ func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after 
 	return ended
 }
 
-// skipGap ends the readers that a permanent gap may affect, and publishes b, the block after the gap. The window starts
-// again after b, so that a reader that resumes from before the gap reads from the source, which may have the missing
+// skipGap ends the readers that a permanent gap before the block with the cursor may affect. The window starts again
+// after that block, so that a reader that resumes from before the gap reads from the source, which may have the missing
 // blocks by then. skipGap returns the number of readers that ended.
-func (l *Log[B]) skipGap(b B, cursor string, at Place, after string) (ended int) {
+func (l *Log[B]) skipGap(cursor string, at Place, after string) (ended int) {
 	ended = l.endAffected(at.Workchain, after, cursor)
 	l.heads.set(at, cursor)
 	v := emptyView[B](position{l.delivered.next + 1, cursor})

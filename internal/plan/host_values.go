@@ -58,27 +58,16 @@ func (s *Schema) hostScalarJSON(name string, v any) (any, bool) {
 // plainJSON returns v with each json.Number replaced with a float64, or with a string if it exceeds the range of
 // float64.
 func plainJSON(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		f, err := v.Float64()
-		if err != nil {
-			return string(v)
+	return copyValue(v, func(v any) any {
+		number, ok := v.(json.Number)
+		if !ok {
+			return v
 		}
-		return f
-	case []any:
-		items := make([]any, len(v))
-		for i := range v {
-			items[i] = plainJSON(v[i])
+		if f, err := number.Float64(); err == nil {
+			return f
 		}
-		return items
-	case map[string]any:
-		object := make(map[string]any, len(v))
-		for name := range v {
-			object[name] = plainJSON(v[name])
-		}
-		return object
-	}
-	return v
+		return string(number)
+	})
 }
 
 // enumValue returns what resolvers receive for the enum value with this name. For a built-in enum, that is the
@@ -91,22 +80,26 @@ func (s *Schema) enumValue(enum, name string) any {
 }
 
 // cloneValue returns a copy of a coerced value, including the lists and objects in it.
-func cloneValue(v any) any {
+func cloneValue(v any) any { return copyValue(v, func(leaf any) any { return leaf }) }
+
+// copyValue returns a copy of v, including the lists and objects in it, in which each other value is replaced with the
+// result of leaf.
+func copyValue(v any, leaf func(any) any) any {
 	switch v := v.(type) {
 	case []any:
 		items := make([]any, len(v))
 		for i := range v {
-			items[i] = cloneValue(v[i])
+			items[i] = copyValue(v[i], leaf)
 		}
 		return items
 	case map[string]any:
 		object := make(map[string]any, len(v))
 		for name := range v {
-			object[name] = cloneValue(v[name])
+			object[name] = copyValue(v[name], leaf)
 		}
 		return object
 	}
-	return v
+	return leaf(v)
 }
 
 // appendHostLeaf appends a value of a host's scalar or enum. If the scalar serializes the value to nil,
