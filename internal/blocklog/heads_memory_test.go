@@ -48,3 +48,33 @@ func TestReadersOfADroppedPageShareMemory(t *testing.T) {
 		runtime.KeepAlive(readers)
 	})
 }
+
+// docs/limits.md states this memory, which no limit counts.
+func TestReaderThatWaitsForAPageOfItsOwnUsesTheDocumentedMemory(t *testing.T) {
+	for _, shards := range []uint32{1, 64} {
+		synctest.Test(t, func(t *testing.T) {
+			const n = 1000
+			f := newShardSource()
+			for i := range uint32(n + 200) {
+				f.grow(Place{0, uint64(2*(i%shards)+1) << 57, 1 + i/shards})
+			}
+			l := openShards(t, f, Options[shardBlock]{Window: 5})
+			synctest.Wait()
+			f.paging = make(chan struct{}) // the source hangs
+			before := heapInUse()
+			readers := make([]*Reader[shardBlock], n)
+			for i := range readers {
+				readers[i] = joinAt(t, l, blocksOf(), 1+i)
+				expectNow(t, readers[i])
+			}
+			synctest.Wait()
+			each, most := int(heapInUse()-before)/n, 1<<10*6/5+40*int(shards)
+			t.Logf("with %d shards, a reader that waits uses %d bytes", shards, each)
+			if each > most {
+				t.Errorf("with %d shards, a reader that waits uses %d bytes, want at most %d", shards, each, most)
+			}
+			close(f.paging)
+			runtime.KeepAlive(readers)
+		})
+	}
+}
