@@ -44,6 +44,7 @@ type Handler struct {
 	sockets              *gqlws.Server
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
 	slots                *xsync.Gate        // the slots of Limits.Requests
+	hostRuns             *xsync.Semaphore   // bounds the events of hosts' fields that are resolved; nil means no limit
 	inits                *xsync.Semaphore   // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
@@ -105,7 +106,7 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
 	if l.InFlight > 0 {
-		resolve.slots = xsync.NewSemaphore(l.InFlight)
+		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewSemaphore(l.InFlight)
 	}
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {

@@ -67,7 +67,9 @@ type SchemaExtension struct {
 type SubscriptionField struct {
 	// Field has the type, the arguments and the description of the field. Its Resolve computes the value of the field
 	// from an event, which is its Source. If Resolve is nil, the event is the value. Field.Subscribe is not used.
-	// Resolving one event may take at most Limits.BackendTimeout.
+	// Resolving one event may take at most Limits.BackendTimeout. At most Limits.InFlight events are resolved at once,
+	// and if a large response does not fit into Limits.PendingResponseBytes, the subscription ends with
+	// SERVICE_UNAVAILABLE.
 	*graphql.Field
 
 	// Subscribe returns the events of one subscription as a sequence. It is called once for each subscription, with
@@ -149,10 +151,11 @@ type hostStream struct {
 	cancel    context.CancelFunc
 	forget    func()             // releases its quota
 	quota     *subscriptionQuota // counts responses until the client takes them
-	users     atomic.Int32       // the goroutine and the client; the last one to leave calls forget
-	responses chan []byte        // closed at the end
-	failed    *plan.Error        // the error that ended the stream, set before responses is closed; nil if none did
-	cause     error              // argument for observed.ended if the stream ended by itself
+	h         *Handler
+	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
+	responses chan []byte  // closed at the end
+	failed    *plan.Error  // the error that ended the stream, set before responses is closed; nil if none did
+	cause     error        // argument for observed.ended if the stream ended by itself
 }
 
 // openHostStream opens a subscription to a field of the host.
@@ -170,7 +173,9 @@ func (h *Handler) openHostStream(
 		return nil, shuttingDown().Error
 	}
 	ctx, observed := h.events.begin(ctx, op, by.caller)
-	f := &hostStream{observed: observed, forget: forget, quota: &h.subscriptionQuota, responses: make(chan []byte, 1)}
+	f := &hostStream{
+		h: h, observed: observed, forget: forget, quota: &h.subscriptionQuota, responses: make(chan []byte, 1),
+	}
 	// The expiry of the credentials does not cancel this context. close cancels it after the client has been informed.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.users.Store(2)
@@ -200,12 +205,15 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake func(), fiel
 	if refused != nil {
 		return refused
 	}
-	for event, err := range field.Subscribe(ctx, params) {
+	within, end := context.WithCancel(ctx)
+	defer end()
+	for event, err := range field.Subscribe(within, params) {
 		if err != nil {
 			return err
 		}
-		response, _ := op.Run(ctx, event, nil)
-		if full := f.quota.reserve(cap(response)); full != nil {
+		response, full := f.respond(ctx, op, event)
+		if full != nil {
+			end() // the loop waits until the sequence has returned, which may wait for its context
 			return full
 		}
 		select {
@@ -217,6 +225,26 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake func(), fiel
 		}
 	}
 	return nil
+}
+
+// respond runs the operation for an event. All subscribers may receive an event at the same time, and the values of a
+// large response take many times its size. So only as many events as queries are resolved at once, and the memory of
+// large ones is counted in the budget of responses.
+func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (response []byte, full *plan.Error) {
+	if runs := f.h.hostRuns; runs != nil {
+		if !runs.Acquire(ctx, 0) {
+			return nil, shuttingDown().Error // nobody receives it: the client has left
+		}
+		defer runs.Release()
+	}
+	out := &responseShare{budget: f.h.responses, minLag: stalledAfter}
+	defer f.h.responses.Free(&out.Reservation)
+	op.Reservation = out
+	response, _ = op.Run(ctx, event, nil)
+	if out.refused {
+		return nil, errNoRoom()
+	}
+	return response, f.quota.reserve(cap(response))
 }
 
 func (f *hostStream) next() (response []byte, err error) {

@@ -305,3 +305,22 @@ func TestOutcomeCodeIgnoresResponseKeysNamedErrors(t *testing.T) {
 		equal(t, document, code, want)
 	}
 }
+
+// The sequence may wait for its context although the loop over it has ended.
+func TestHostEventWithoutRoomEndsItsSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		close(release)
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{PendingResponseBytes: 1 << 20}, Schema: boxSchema(make(chan struct{}, 1), release),
+		})
+		n := serve(t, mounted(h))
+		got := n.ask(t, "POST", `subscription{box{items stuck}}`, nil, "text/event-stream")
+		if !strings.Contains(got, `"code":"SERVICE_UNAVAILABLE"`) || !strings.HasSuffix(got, "event: complete\ndata:") {
+			t.Errorf("the subscriber received %.200s", got)
+		}
+		synctest.Wait()
+		bodies, responses := h.Pending()
+		equal(t, "counted bytes at the end", bodies+responses, 0)
+	})
+}

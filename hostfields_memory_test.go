@@ -250,14 +250,9 @@ func TestUnsentHostEventsCountTowardSubscriptionBytes(t *testing.T) {
 	})
 }
 
-// The values of a host's list are kept as a tree until the field is complete. The tree takes far more memory than its
-// JSON, and must be counted.
-func TestTreesOfHostValuesAreCounted(t *testing.T) {
-	if !heapIsMeasurable(t) {
-		return
-	}
-	const n = 4
-	asked, release := make(chan struct{}), make(chan struct{})
+// A boxSchema has a field box in Query and Subscription, whose tree is large. It is complete when a value was received
+// from release.
+func boxSchema(asked chan<- struct{}, release <-chan struct{}) chaingql.SchemaExtension {
 	box := newObject("Box", graphql.Fields{
 		"items": {Type: graphql.NewList(graphql.Int)},
 		"stuck": {Type: graphql.Int, Resolve: func(graphql.ResolveParams) (any, error) {
@@ -267,23 +262,78 @@ func TestTreesOfHostValuesAreCounted(t *testing.T) {
 		}},
 	})
 	value := map[string]any{"items": make([]*int, 50_000)}
-	h, _ := newHandler(t, memchain.New(), chaingql.Options{Schema: chaingql.SchemaExtension{
+	return chaingql.SchemaExtension{
 		Queries: graphql.Fields{"box": constField(box, value)},
-	}})
-	before := heapInUse()
-	var all sync.WaitGroup
-	for range n {
-		all.Go(func() { post(h, body(`{box{items stuck}}`, nil)) })
+		Subscriptions: map[string]chaingql.SubscriptionField{"box": {
+			Field: &graphql.Field{Type: box},
+			Subscribe: func(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					yield(value, nil)
+					<-ctx.Done()
+				}
+			},
+		}},
 	}
-	for range n {
-		<-asked
+}
+
+// The values of a host's list are kept as a tree until the field is complete. The tree takes far more memory than its
+// JSON, and must be counted.
+func TestTreesOfHostValuesAreCounted(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
 	}
-	_, counted := h.Pending()
-	kept := heapInUse() - before
-	t.Logf("%d trees keep %d bytes, of which %d are counted", n, kept, counted)
-	if kept > counted*3/2 {
-		t.Errorf("%d trees keep %d bytes, but only %d are counted", n, kept, counted)
+	for _, kind := range []string{"query", "subscription"} {
+		const n = 4
+		asked, release := make(chan struct{}), make(chan struct{})
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Schema: boxSchema(asked, release)})
+		before := heapInUse()
+		var all sync.WaitGroup
+		for range n {
+			if kind == "query" {
+				all.Go(func() { post(h, body(`{box{items stuck}}`, nil)) })
+				continue
+			}
+			stop, err := h.Subscribe(`subscription{box{items stuck}}`, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+		}
+		for range n {
+			<-asked
+		}
+		_, counted := h.Pending()
+		kept := heapInUse() - before
+		t.Logf("%s: %d trees keep %d bytes, of which %d are counted", kind, n, kept, counted)
+		if kept > counted*3/2 {
+			t.Errorf("%s: %d trees keep %d bytes, but only %d are counted", kind, n, kept, counted)
+		}
+		close(release)
+		all.Wait()
 	}
-	close(release)
-	all.Wait()
+}
+
+// An event reaches all subscribers at the same time, so all trees would be in memory at once.
+func TestAtMostInFlightHostEventsAreResolvedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, most = 5, 2
+		asked, release := make(chan struct{}, n), make(chan struct{})
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{InFlight: most}, Schema: boxSchema(asked, release),
+		})
+		for range n {
+			stop, err := h.Subscribe(`subscription{box{items stuck}}`, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+		}
+		synctest.Wait()
+		equal(t, "events that are resolved", len(asked), most)
+		for range n {
+			release <- struct{}{}
+		}
+		synctest.Wait()
+		equal(t, "events that were resolved", len(asked), n)
+	})
 }
