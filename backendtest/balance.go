@@ -223,19 +223,17 @@ func balanceIsCorrectDuringWrites(t *trial) {
 		t.setBalance(addr(i), new(big.Int))
 	}
 	var running sync.WaitGroup
-	faults := make(chan string, 2*writers)
 	together, isBatcher := t.Backend.(chaingql.BalanceBatcher)
 	for i := range writers {
 		running.Go(func() {
 			for n := int64(1); n <= rounds; n++ {
 				if err := t.SetBalance(addr(i), big.NewInt(n)); err != nil {
-					faults <- fmt.Sprintf("Harness.SetBalance failed: %v", err)
+					t.Errorf("Harness.SetBalance failed: %v", err)
 					return
 				}
 				got, err := t.Backend.Balance(t.ctx, addr(i))
 				if err != nil || got == nil || got.Int64() != n {
-					faults <- fmt.Sprintf(
-						"Balance(%v), while other balances were set, returned %v and error %v, want %d",
+					t.Errorf("Balance(%v), while other balances were set, returned %v and error %v, want %d",
 						addr(i), got, err, n)
 					return
 				}
@@ -246,14 +244,13 @@ func balanceIsCorrectDuringWrites(t *trial) {
 			for range rounds {
 				if isBatcher {
 					if _, err := together.Balances(t.ctx, []chaingql.Address{other, addr(i)}); err != nil {
-						faults <- fmt.Sprintf("Balances failed while balances were set: %v", err)
+						t.Errorf("Balances failed while balances were set: %v", err)
 						return
 					}
 				}
 				got, err := t.Backend.Balance(t.ctx, other)
 				if err != nil || got == nil || got.Int64() < newest {
-					faults <- fmt.Sprintf(
-						"Balance(%v), while this balance was set, returned %v and error %v, want at least %d",
+					t.Errorf("Balance(%v), while this balance was set, returned %v and error %v, want at least %d",
 						other, got, err, newest)
 					return
 				}
@@ -262,10 +259,6 @@ func balanceIsCorrectDuringWrites(t *trial) {
 		})
 	}
 	running.Wait()
-	close(faults)
-	for fault := range faults {
-		t.Errorf("%s", fault)
-	}
 	for i := range writers {
 		t.expectBalance(addr(i), big.NewInt(rounds),
 			"Balance must return the balance that was set last, even if other balances are set at the same time")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,14 +96,19 @@ func (l *lookup) fault(ctx context.Context, b *chaingql.Block, stored bool) stri
 // expectLookup checks that each lookup finds b, or that none does.
 func (t *trial) expectLookup(b *chaingql.Block, stored bool) {
 	for _, l := range t.lookups() {
-		var fault string
-		t.promptly(t.Patience, l.call(b), func() error {
-			fault = l.fault(t.ctx, b, stored)
-			return nil
-		}, mustSucceed)
-		if fault != "" {
-			t.Fatalf("%s %s", l.call(b), fault)
-		}
+		t.expectResult(&l, b, stored)
+	}
+}
+
+// expectResult checks that l finds b, or that it does not.
+func (t *trial) expectResult(l *lookup, b *chaingql.Block, stored bool) {
+	var fault string
+	t.promptly(t.Patience, l.call(b), func() error {
+		fault = l.fault(t.ctx, b, stored)
+		return nil
+	}, mustSucceed)
+	if fault != "" {
+		t.Fatalf("%s %s", l.call(b), fault)
 	}
 }
 
@@ -157,7 +163,6 @@ func lookupsAreExact(t *trial) {
 			coming[ways[i].key(&t.coming[j])] = true
 		}
 	}
-	faults := make(chan string, workers)
 	var workersDone sync.WaitGroup
 	for worker := range workers {
 		workersDone.Go(func() {
@@ -169,7 +174,7 @@ func lookupsAreExact(t *trial) {
 					continue
 				}
 				if fault := ways[i].fault(t.ctx, &at.block, at.stored); fault != "" {
-					faults <- fmt.Sprintf("random lookup: %s %s", ways[i].call(&at.block), fault)
+					t.Errorf("random lookup: %s %s", ways[i].call(&at.block), fault)
 					return
 				}
 			}
@@ -186,11 +191,6 @@ func lookupsAreExact(t *trial) {
 		workersDone.Wait()
 		return nil
 	}, mustSucceed)
-	select {
-	case fault := <-faults:
-		t.Fatalf("%s", fault)
-	default:
-	}
 }
 
 // followedBlocksAreFound looks up each block that Follow yields, before Append returns.
@@ -270,20 +270,13 @@ func (t *trial) expectTimes() {
 			find: func(ctx context.Context, _ *chaingql.Block) (chaingql.Block, error) {
 				return b.MasterBlockByTime(ctx, at)
 			},
+			key: func(*chaingql.Block) string { return fmt.Sprint(unix) },
 		}
 		var want chaingql.Block
-		stored := false
-		for _, m := range masters {
-			if stored = m.Time.Unix() >= unix; stored {
-				want = m
-				break
-			}
+		i := slices.IndexFunc(masters, func(m chaingql.Block) bool { return m.Time.Unix() >= unix })
+		if i >= 0 {
+			want = masters[i]
 		}
-		what := fmt.Sprintf("MasterBlockByTime(%d)", unix)
-		var fault string
-		t.promptly(t.Patience, what, func() error { fault = l.fault(t.ctx, &want, stored); return nil }, mustSucceed)
-		if fault != "" {
-			t.Fatalf("%s %s", what, fault)
-		}
+		t.expectResult(&l, &want, i >= 0)
 	}
 }

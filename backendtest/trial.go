@@ -70,6 +70,8 @@ func (ru rule) try(h Harness) []string {
 		ru.check(t)
 	}()
 	<-done
+	t.mu.Lock() // a call that did not return in time may still add a failure
+	defer t.mu.Unlock()
 	return t.failures
 }
 

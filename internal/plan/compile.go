@@ -140,16 +140,9 @@ func (c *Cache) compile(
 	return k.plan, nil
 }
 
-// A fieldGroup has the field nodes with the same response name.
-type fieldGroup struct {
-	name  string
-	nodes []*ast.Field
-}
-
 // selection merges selection sets on an object type and compiles them.
 func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *selection {
-	var all []*fieldGroup
-	index := map[string]*fieldGroup{}
+	var nodes occurrences
 	visited := map[string]bool{}
 	var invalid *Error
 	included := func(directives ast.DirectiveList) (yes bool) {
@@ -169,13 +162,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 				if !included(sel.Directives) {
 					continue
 				}
-				a := index[sel.Alias]
-				if a == nil {
-					a = &fieldGroup{name: sel.Alias}
-					index[sel.Alias] = a
-					all = append(all, a)
-				}
-				a.nodes = append(a.nodes, sel)
+				nodes = append(nodes, sel)
 				k.fields--
 			case *ast.InlineFragment:
 				if included(sel.Directives) && k.c.schema.includes(sel.TypeCondition, object) {
@@ -195,7 +182,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 	for _, set := range sets {
 		collect(set)
 	}
-	s := &selection{fields: make([]*field, 0, len(all))}
+	s := &selection{}
 	k.plan.size += selectionBytes
 	if own, ok := k.c.schema.declared[object.Name].(*graphql.Object); ok {
 		s.isTypeOf = own.IsTypeOf
@@ -204,11 +191,13 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 		k.plan.size += errorBytes + textBytes(len(invalid.Message))
 		return s
 	}
-	for _, a := range all {
+	groups := groupBy(nodes, responseName)
+	s.fields = make([]*field, 0, len(groups))
+	for _, group := range groups {
 		if k.exhausted() {
 			break
 		}
-		s.fields = append(s.fields, k.field(object, a, len(s.fields) > 0))
+		s.fields = append(s.fields, k.field(object, group, len(s.fields) > 0))
 	}
 	s.pieces = k.pieces(s.fields)
 	return s
@@ -216,16 +205,16 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 
 func (k *compiler) exhausted() bool { return k.fields < 0 || k.steps < 0 }
 
-// field compiles a field.
-func (k *compiler) field(object *ast.Definition, a *fieldGroup, comma bool) *field {
-	return share(k, k.sharing.fields, site{object, a.nodes[0], comma}, a.nodes, func() *field {
-		return k.newField(object, a, comma)
+// field compiles the field nodes with one response name.
+func (k *compiler) field(object *ast.Definition, nodes occurrences, comma bool) *field {
+	return share(k, k.sharing.fields, site{object, nodes[0], comma}, nodes, func() *field {
+		return k.newField(object, nodes, comma)
 	})
 }
 
-func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *field {
-	node := a.nodes[0]
-	f := &field{key: k.key(a.name, comma), callArguments: noArguments}
+func (k *compiler) newField(object *ast.Definition, nodes occurrences, comma bool) *field {
+	node := nodes[0]
+	f := &field{key: k.key(node.Alias, comma), callArguments: noArguments}
 	k.plan.size += fieldBytes
 	if node.Name == "__typename" {
 		f.typename = k.text(AppendString(nil, object.Name))
@@ -235,31 +224,25 @@ func (k *compiler) newField(object *ast.Definition, a *fieldGroup, comma bool) *
 	f.source = k.c.schema.fields[object.Name][def.Name]
 	f.append, f.get = f.source.Append, f.source.Get
 	if f.append == nil {
-		k.plan.size += len(a.nodes) * locationBytes
-		f.locations = make([]Location, 0, len(a.nodes))
-		for _, n := range a.nodes {
+		k.plan.size += len(nodes) * locationBytes
+		f.locations = make([]Location, 0, len(nodes))
+		for _, n := range nodes {
 			f.locations = append(f.locations, location(n.Position))
-		}
-	}
-	var sets []ast.SelectionSet
-	for _, n := range a.nodes {
-		if len(n.SelectionSet) > 0 {
-			sets = append(sets, n.SelectionSet)
 		}
 	}
 	k.arguments(f, def, node)
 	pricedParent := k.pricedParent
 	if f.source.hosted() {
-		f.info = k.hostInfo(object, def, a.nodes)
+		f.info = k.hostInfo(object, def, nodes)
 		f.info.pricedParent = pricedParent
 		if f.source.Price != nil {
 			k.pricedParent = f
 		}
 	}
-	if sets == nil {
+	if sets := nodes.selectionSets(); sets == nil {
 		f.typ = k.leafType(def.Type)
 	} else {
-		f.typ = share(k, k.sharing.types, site{object, node, false}, a.nodes, func() *outputType {
+		f.typ = share(k, k.sharing.types, site{object, node, false}, nodes, func() *outputType {
 			return k.outputType(def.Type, sets)
 		})
 	}

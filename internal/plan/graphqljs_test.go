@@ -118,7 +118,7 @@ func TestErrorsMatchGraphqlJs(t *testing.T) {
 				strings.HasPrefix(e.Message, "There can be only one fragment named "):
 				other = true
 			}
-			want = append(want, comparable(e.Message, e.locations()))
+			want = append(want, comparedParts(e.Message, e.locations()))
 		}
 		tree, _, errs := c.parse(line.Text)
 		if (errs != nil) != (len(line.Errors) > 0) {
@@ -130,7 +130,7 @@ func TestErrorsMatchGraphqlJs(t *testing.T) {
 			continue
 		}
 		for _, e := range errs {
-			got = append(got, comparable(e.Message, e.Locations))
+			got = append(got, comparedParts(e.Message, e.Locations))
 		}
 		if len(want) == 0 && conflicts > 0 {
 			if tree != nil || !strings.Contains(got[0], " conflict because ") {
@@ -154,8 +154,8 @@ var suggestion = regexp.MustCompile(`(?s)(, did you mean |\. Did you mean ).*`)
 // metaField matches the name of a field that each type has. graphql-js has "<meta>" instead of the type.
 var metaField = regexp.MustCompile(`"[^".]+\.__`)
 
-// comparable returns the parts of an error that must be equal to those of graphql-js.
-func comparable(message string, at []Location) string {
+// comparedParts returns the parts of an error that must be equal to those of graphql-js.
+func comparedParts(message string, at []Location) string {
 	message = suggestion.ReplaceAllString(message, ".")
 	message = metaField.ReplaceAllString(message, `"__`)
 	for _, repeats := range []string{"found: ", "value: "} {

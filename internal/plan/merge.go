@@ -43,11 +43,9 @@ func (s *Schema) merge(op *ast.OperationDefinition, maxFields int) (compared boo
 	return m.compared, m.errs
 }
 
-// groups collects the fields of selection sets by response name, in the order of the
-// document.
+// groups collects the fields of selection sets by response name, in the order of the document.
 func (m *merger) groups(sets ...ast.SelectionSet) []occurrences {
-	var all []occurrences
-	index := map[string]int{}
+	var fields occurrences
 	spread := map[string]bool{}
 	var collect func(ast.SelectionSet)
 	collect = func(set ast.SelectionSet) {
@@ -57,13 +55,7 @@ func (m *merger) groups(sets ...ast.SelectionSet) []occurrences {
 			}
 			switch sel := sel.(type) {
 			case *ast.Field:
-				i, known := index[sel.Alias]
-				if !known {
-					i = len(all)
-					index[sel.Alias] = i
-					all = append(all, nil)
-				}
-				all[i] = append(all[i], sel)
+				fields = append(fields, sel)
 			case *ast.InlineFragment:
 				collect(sel.SelectionSet)
 			case *ast.FragmentSpread:
@@ -77,7 +69,7 @@ func (m *merger) groups(sets ...ast.SelectionSet) []occurrences {
 	for _, set := range sets {
 		collect(set)
 	}
-	return all
+	return groupBy(fields, responseName)
 }
 
 func (group occurrences) selectionSets() []ast.SelectionSet {
@@ -136,22 +128,15 @@ func (m *merger) sameFields(sets ...ast.SelectionSet) {
 // byObject splits a group by the object types to which the fields belong. Fields of an interface or a union belong
 // to every part.
 func (group occurrences) byObject() []occurrences {
-	var parts []occurrences
-	var shared occurrences
-	index := map[*ast.Definition]int{}
+	var own, shared occurrences
 	for _, f := range group {
-		if f.ObjectDefinition.Kind != ast.Object {
+		if f.ObjectDefinition.Kind == ast.Object {
+			own = append(own, f)
+		} else {
 			shared = append(shared, f)
-			continue
 		}
-		i, known := index[f.ObjectDefinition]
-		if !known {
-			i = len(parts)
-			index[f.ObjectDefinition] = i
-			parts = append(parts, nil)
-		}
-		parts[i] = append(parts[i], f)
 	}
+	parts := groupBy(own, func(f *ast.Field) *ast.Definition { return f.ObjectDefinition })
 	if parts == nil {
 		return []occurrences{shared}
 	}

@@ -186,17 +186,17 @@ func childName(c *ast.ChildValue) string            { return c.Name }
 func directiveName(d *ast.Directive) string         { return d.Name }
 func responseName(f *ast.Field) string              { return f.Alias }
 
-// groupBy groups items by name. The groups are in the order of their first items.
-func groupBy[T any](items []T, name func(T) string) (groups [][]T) {
+// groupBy groups items by a key. The groups are in the order of their first items.
+func groupBy[S ~[]T, T any, K comparable](items S, key func(T) K) (groups []S) {
 	if len(items) == 1 {
-		return [][]T{items}
+		return []S{items}
 	}
-	index := make(map[string]int, len(items))
+	index := make(map[K]int, len(items))
 	for _, item := range items {
-		i, known := index[name(item)]
+		i, known := index[key(item)]
 		if !known {
 			i = len(groups)
-			index[name(item)] = i
+			index[key(item)] = i
 			groups = append(groups, nil)
 		}
 		groups[i] = append(groups[i], item)
