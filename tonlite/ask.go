@@ -28,8 +28,8 @@ var (
 )
 
 // servers contains the lite servers in the configuration. A query goes to the preferred server
-// first. If that server fails, sends an invalid response, or does not have the block, the query
-// goes to the next server.
+// first. If that server is slow, fails, sends an invalid response, or does not have the block, the
+// query goes to the next server.
 type servers struct {
 	all       []*server
 	preferred atomic.Uint32 // index of the preferred server
@@ -126,10 +126,10 @@ func (set *servers) connectAll(ctx context.Context) error {
 	return failed
 }
 
-// ask sends a query to one server after another until a response passes check. If no server has
-// the requested block, ask returns errMissing. However, a server that fails at the moment might
-// have the block. Therefore, if any failing server succeeded recently, ask returns the errors of
-// the failing servers instead.
+// ask sends a query to one server after another until a response passes check, as a hedgedQuery
+// does. Calls of check do not overlap. If no server has the requested block, ask returns
+// errMissing. However, a server that fails at the moment might have the block. Therefore, if any
+// failing server succeeded recently, ask returns the errors of the failing servers instead.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
 	if set.ctx.Err() != nil {
 		return errClosed
@@ -138,15 +138,18 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 	hope := false     // whether a failing server that succeeded recently may have the block
 	lagging := false  // whether a server lags behind the known head
 	rejected := false // whether a server rejects the query
-	first := int(set.preferred.Load())
-	for i := range set.all {
-		place := (first + i) % len(set.all)
-		s := set.all[place]
-		err := set.askOne(ctx, s, q, check)
+	order := set.order()
+	late := true // whether the first server has not replied yet
+	h := set.hedge(ctx, q, order)
+	defer h.stop()
+	for r, ok := h.next(); ok; r, ok = h.next() {
+		late = late && r.place != order[0]
+		s := set.all[r.place]
+		err := set.judge(ctx, s, r, check)
 		switch {
 		case err == nil:
-			if failed != nil || lagging { // prefer a server that works
-				set.preferred.Store(uint32(place))
+			if failed != nil || lagging || late { // prefer a server that works, and is fast
+				set.preferred.Store(uint32(r.place))
 			}
 			return nil
 		case ctx.Err() != nil:
@@ -186,27 +189,51 @@ func timedOut(err error) error {
 	return err
 }
 
-// askOne sends q to server s, with a deadline of its own, and calls check with the response. It
-// returns an error if s fails, does not have the block, or is not used for a while because of an
-// earlier failure.
-func (set *servers) askOne(ctx context.Context, s *server, q lite.Message, check func(lite.Message) error) error {
+// fetch sends q to server s, with a deadline of its own. The caller must call release when it has
+// checked the response. fetch returns an error if s fails, or is not used for a while because of an
+// earlier failure. queued counts the calls that wait for a slot.
+func (set *servers) fetch(
+	ctx context.Context, s *server, q lite.Message, queued *atomic.Int32,
+) (answer lite.Message, release func(), err error) {
 	if wait, cause := s.backoffLeft(); wait > 0 {
-		return fmt.Errorf("not used for %v after a failure: %w", wait.Round(time.Millisecond), cause)
+		return nil, nil, unusedError{wait, cause}
 	}
 	client, err := set.connect(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return set.query(ctx, s, client, q, queued)
+}
+
+// An unusedError is returned if a server is not used for a while because of an earlier failure.
+type unusedError struct {
+	wait  time.Duration
+	cause error
+}
+
+func (e unusedError) Error() string {
+	return fmt.Sprintf("not used for %v after a failure: %v", e.wait.Round(time.Millisecond), e.cause)
+}
+
+func (e unusedError) Unwrap() error { return e.cause }
+
+// judge calls check with the response of server s. It returns an error if s failed, sent an invalid
+// response, or does not have the block.
+func (set *servers) judge(ctx context.Context, s *server, r reply, check func(lite.Message) error) error {
+	err := r.err
 	if err == nil {
-		var answer lite.Message
-		var release func()
-		if answer, release, err = set.query(ctx, s, client, q); err == nil {
-			err = recoverPanics(func() error { return check(answer) })
-			if release(); err == nil {
-				s.succeeded()
-				return nil
-			}
-			if !errors.Is(err, errMissing) {
-				err = fmt.Errorf("invalid response: %w", err)
-			}
+		err = recoverPanics(func() error { return check(r.answer) })
+		if r.release(); err == nil {
+			s.succeeded()
+			return nil
 		}
+		if !errors.Is(err, errMissing) {
+			err = fmt.Errorf("invalid response: %w", err)
+		}
+	}
+	var unused unusedError
+	if errors.As(err, &unused) {
+		return err
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -252,9 +279,11 @@ func (set *servers) connect(ctx context.Context, s *server) (*lite.Client, error
 // this wait, because the server is not responsible for it. The caller must call release when it
 // has checked the response.
 func (set *servers) query(
-	ctx context.Context, s *server, client *lite.Client, q lite.Message,
+	ctx context.Context, s *server, client *lite.Client, q lite.Message, queued *atomic.Int32,
 ) (answer lite.Message, release func(), err error) {
+	queued.Add(1)
 	leave, err := set.queryGate.acquire(ctx)
+	queued.Add(-1)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,6 +292,7 @@ func (set *servers) query(
 	defer cancel()
 	since := time.Now()
 	answer, release, err = client.Query(own, q)
+	s.observe(time.Since(since), err == nil)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		s.closeIfSilent(client, since)
 	}

@@ -116,8 +116,9 @@ func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint3
 	return r.from, err
 }
 
-// await waits until the head has at least the given seq_no. If the server of l fails or has no
-// new block in time, await switches to another server.
+// await waits until the head has at least the given seq_no. It asks the preferred server. If that
+// server fails or has no new block in time, await switches to another one, which becomes the
+// preferred server when it announces a block.
 func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
 	for {
 		switch head, _ := b.knownHead(); {
@@ -126,10 +127,16 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 		case head.SeqNo+1 < seqNo:
 			return errDropped
 		}
+		if preferred := int(b.servers.preferred.Load()); preferred != l.place && !l.switched {
+			_ = l.use(ctx, preferred) // if it fails, l keeps its server
+		}
 		id, err := l.wait(ctx, seqNo)
 		if err == nil {
 			if err = recoverPanics(func() error { return b.advance(ctx, id) }); err == nil {
-				b.servers.preferred.Store(uint32(l.place)) // other servers may not have the block yet
+				if l.switched { // the preferred server may not have the block
+					b.servers.preferred.Store(uint32(l.place))
+					l.switched = false
+				}
 				return nil
 			}
 			if ctx.Err() == nil {
@@ -166,10 +173,11 @@ func (b *Backend) followError(ctx context.Context, err error) error {
 
 // A followConn is the connection on which Follow waits for new masterchain blocks.
 type followConn struct {
-	servers *servers
-	place   int // index of server in servers.all
-	server  *server
-	client  *lite.Client
+	servers  *servers
+	place    int // index of server in servers.all
+	server   *server
+	client   *lite.Client
+	switched bool // the preferred server failed or had no new block
 }
 
 // errNoNewBlock is returned if a server does not have a new masterchain block yet.
@@ -225,6 +233,7 @@ func (l *followConn) switchServer(ctx context.Context, why error) error {
 	}
 	for i := 1; i < len(l.servers.all); i++ {
 		if l.use(ctx, (l.place+i)%len(l.servers.all)) == nil {
+			l.switched = true
 			return nil
 		}
 	}

@@ -28,9 +28,10 @@ type server struct {
 	dialing     *dialAttempt // the attempt to connect that is in progress, or nil
 	retryAt     time.Time    // the server is not used before this time
 	backoff     time.Duration
-	cause       error     // error of the last failure
-	lastSuccess time.Time // time of the last valid response
-	head        uint32    // seq_no of the newest masterchain block when the server was connected
+	cause       error         // error of the last failure
+	lastSuccess time.Time     // time of the last valid response
+	head        uint32        // seq_no of the newest masterchain block when the server was connected
+	latency     time.Duration // moving average of the time until a response; 0 if there was none
 }
 
 // A dialAttempt is an attempt to connect that concurrent callers share. When done is closed,
@@ -91,7 +92,9 @@ func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, er
 	if client, err = lite.Dial(ctx, s.addr, s.key, &s.window); err != nil {
 		return nil, 0, err
 	}
+	since := time.Now()
 	answer, err := client.Ask(ctx, lite.GetMasterchainInfo{})
+	s.observe(time.Since(since), err == nil)
 	if err == nil {
 		info, ok := answer.(lite.MasterchainInfo)
 		switch {
@@ -115,6 +118,30 @@ func (s *server) height() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head
+}
+
+// observe adds the time of a response to the moving average. If answered is false, there was no
+// response within that time.
+func (s *server) observe(took time.Duration, answered bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.latency == 0:
+		s.latency = took
+	case answered || took > s.latency:
+		s.latency += (took - s.latency) / 8
+	}
+}
+
+// usualLatency returns the moving average of the time until a response, or a quarter of the timeout
+// if the server has not been queried yet.
+func (s *server) usualLatency() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latency == 0 {
+		return s.timeout / 4
+	}
+	return s.latency
 }
 
 // backoffLeft returns how long the server must not be used, and the error that caused this. The

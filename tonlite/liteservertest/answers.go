@@ -12,7 +12,7 @@ import (
 // answer returns the response to a query, or nil if ctx is done before there is one.
 func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	s.count(q)
-	if !s.awaitResume(ctx) || !s.awaitDelay(ctx) {
+	if !s.awaitResume(ctx) || !s.awaitDelay(ctx, q) {
 		return nil
 	}
 	if w, ok := q.(lite.Wait); ok {
@@ -65,10 +65,19 @@ func (s *Server) awaitResume(ctx context.Context) bool {
 	}
 }
 
-// awaitDelay waits for the time that Delay has set. It returns false if ctx is done first.
-func (s *Server) awaitDelay(ctx context.Context) bool {
+// awaitDelay waits for the time that Delay and DelayData have set. It returns false if ctx is done
+// first.
+func (s *Server) awaitDelay(ctx context.Context, q lite.Message) bool {
+	if w, ok := q.(lite.Wait); ok {
+		q = w.Then
+	}
 	s.mu.Lock()
 	d := s.delay
+	switch q.(type) {
+	case lite.GetMasterchainInfo, lite.LookupBlock:
+	default:
+		d += s.dataWait
+	}
 	s.mu.Unlock()
 	if d == 0 {
 		return true

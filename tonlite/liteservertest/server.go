@@ -31,6 +31,7 @@ type Server struct {
 	stalls   int
 	resumed  chan struct{} // closed when the last stall ends
 	delay    time.Duration
+	dataWait time.Duration // set by DelayData
 	lie      Lie
 	asked    map[string]int
 
@@ -171,6 +172,14 @@ func (s *Server) Delay(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = d
+}
+
+// DelayData delays each response by d, except those that contain only the id of a block. Thus the
+// Server announces new blocks at once, but is slow otherwise.
+func (s *Server) DelayData(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dataWait = d
 }
 
 // SetLie makes the Server send false responses of the given kind. SetLie([Truth]) makes it send true

@@ -1,0 +1,102 @@
+package tonlite_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+// slowTimeout is the timeout in tests with a slow server. If the Backend waited for that server, each
+// query would take half of it.
+const slowTimeout = time.Minute
+
+// TestServerThatOnlyAnnouncesQuicklyDoesNotDelayFollow lets one of two servers announce each new
+// block first, but send everything else after 30 seconds, which is less than its timeout.
+func TestServerThatOnlyAnnouncesQuicklyDoesNotDelayFollow(t *testing.T) {
+	chain := liteservertest.Generate(60)
+	slow, fast := start(t, chain, nil), start(t, chain, nil)
+	slow.Advance(21)
+	fast.Advance(20)
+	b := open(t, slow.Config(fast), &tonlite.Options{Timeout: slowTimeout})
+	slow.DelayData(slowTimeout / 2)
+	ctx, cancel := context.WithTimeout(t.Context(), slowTimeout/3)
+	defer cancel()
+	head := uint32(22)
+	for _, s := range []*liteservertest.Server{slow, fast} {
+		s.Advance(head)
+	}
+	slow.Asked()
+	for block, err := range b.Follow(ctx, cursor(21)) {
+		if err != nil {
+			t.Fatalf("Follow with head %d: got error %v", head, err)
+		}
+		if block.Workchain != -1 || block.SeqNo != head {
+			continue
+		}
+		for addr, want := range chain.Balances(head) {
+			if nano, err := b.Balance(ctx, addr); err != nil || nano.Cmp(want) != 0 {
+				t.Fatalf("balance of %v at block %d: got %v and error %v, want %v", addr, head, nano, err, want)
+			}
+			break
+		}
+		if head++; head > chain.Last() {
+			break
+		}
+		slow.Advance(head)
+		fast.Advance(head)
+	}
+	asked := slow.Asked()
+	if n := asked["getBlockProof"] + asked["getBlock"] + asked["getAccountState"]; n > 10 {
+		t.Errorf("the slow server received %d queries for 39 blocks and their balances, want at most 10", n)
+	}
+}
+
+// TestSlowServerDelaysCallsOnce prefers a slow server. The first call must query the other server in
+// addition, and later calls that one alone.
+func TestSlowServerDelaysCallsOnce(t *testing.T) {
+	chain := liteservertest.Generate(10)
+	slow, fast := start(t, chain, nil), start(t, chain, nil)
+	b := open(t, slow.Config(fast), &tonlite.Options{Timeout: slowTimeout, Cache: 1})
+	b.Prefer(0)
+	slow.Delay(slowTimeout / 2)
+	slow.Asked()
+	ctx, cancel := context.WithTimeout(t.Context(), slowTimeout/3)
+	defer cancel()
+	for range 20 {
+		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 3}); err != nil || len(page) != 3 {
+			t.Fatalf("got a page of %d blocks and error %v", len(page), err)
+		}
+	}
+	n := 0
+	for _, k := range slow.Asked() {
+		n += k
+	}
+	if n != 1 {
+		t.Errorf("the slow server received %d queries, want 1", n)
+	}
+}
+
+// TestFastServersAreNotQueriedInAddition requires that a call sends each query to one server.
+func TestFastServersAreNotQueriedInAddition(t *testing.T) {
+	chain := liteservertest.Generate(40)
+	preferred, other := start(t, chain, nil), start(t, chain, nil)
+	b := open(t, preferred.Config(other), &tonlite.Options{Timeout: slowTimeout, Cache: 1})
+	b.Prefer(0)
+	other.Asked()
+	for range 5 {
+		if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for _, k := range other.Asked() {
+		n += k
+	}
+	if n > 5 { // a few responses may be late on a busy machine
+		t.Errorf("the other server received %d queries, want at most 5", n)
+	}
+}
