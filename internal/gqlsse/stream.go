@@ -84,8 +84,8 @@ const (
 	pieceSize = 16 << 10
 	// batchSize is the size in bytes at which collected events are written, even if more events are ready.
 	batchSize = 32 << 10
-	// maxIdleBuffer is the maximum size in bytes of the buffer that a stream keeps while it waits for events.
-	maxIdleBuffer = 2 << 10
+	// maxReusedBuffer is the maximum size in bytes of the buffer that a stream keeps after a write.
+	maxReusedBuffer = 2 << 10
 	// maxUncounted is the maximum size in bytes of a write that is not counted. Small writes are not counted, because
 	// they must not fail when other streams use up the memory quota.
 	maxUncounted = 4 << 10
@@ -153,7 +153,9 @@ type writer struct {
 // writeReady writes the events that are ready, several of them in one write. ended reports that the stream has ended.
 func (o *writer) writeReady(s Stream) (ended bool, err error) {
 	for {
-		o.buf = o.buf[:0]
+		if o.buf = o.buf[:0]; cap(o.buf) > maxReusedBuffer {
+			o.buf = nil // the next write may be small and wait, and is counted by the size of its events
+		}
 		for len(o.buf) < batchSize {
 			event, err := s.Next()
 			if err != nil {
@@ -165,9 +167,6 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 			o.buf = o.codec.appendEvent(o.buf, event)
 		}
 		if len(o.buf) == 0 {
-			if cap(o.buf) > maxIdleBuffer { // a burst has grown it, which may have been the last one
-				o.buf = nil
-			}
 			return false, nil
 		}
 		if err := o.send(o.buf); err != nil {

@@ -128,6 +128,27 @@ func TestLargeWritesAreCounted(t *testing.T) {
 	}
 }
 
+// A small write is not counted. If the client does not read it, the write must not keep the buffer of a large one.
+func TestBufferOfALargeWriteIsNotReusedForASmallOne(t *testing.T) {
+	s, sizes := newScript(), []int{}
+	w := flushing{writeFunc(func(p []byte) { sizes = append(sizes, cap(p)) })}
+	s.put(io.EOF, event("1", strings.Repeat("x", 100<<10)), event("2", "{}"))
+	if err := gqlsse.Serve(t.Context(), w, gqlsse.Options{}, nil, s); err != nil {
+		t.Fatal(err)
+	}
+	if last := sizes[len(sizes)-1]; len(sizes) < 2 || last > 4<<10 {
+		t.Errorf("the writes had buffers of %d bytes, want at most %d for the last", sizes, 4<<10)
+	}
+}
+
+// A writeFunc is an io.Writer that passes what is written to a function.
+type writeFunc func([]byte)
+
+func (f writeFunc) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}
+
 func TestEventsAndHeartbeatsAreFlushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript()
