@@ -30,9 +30,7 @@ func (g *shareGroup[B]) endAtGap(
 			ended++
 			r.lost, r.reportedGap, r.reportedPermanent = ErrGap, number, max(r.reportedPermanent, permanent)
 		}
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
+		wakes = r.appendWake(wakes)
 	}
 	return ended, wakes
 }

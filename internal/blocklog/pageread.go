@@ -147,9 +147,7 @@ func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (w
 
 func (p *page[B]) wakes(wakes []func()) []func() {
 	for r := range p.waiting {
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
+		wakes = r.appendWake(wakes)
 	}
 	return wakes
 }

@@ -149,9 +149,7 @@ func (g *shareGroup[B]) endUnpositioned(wakes []func()) []func() {
 		}
 		g.fall(r, r.at.cursor)
 		r.lost = ErrNoPosition
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
+		wakes = r.appendWake(wakes)
 	}
 	return wakes
 }

@@ -185,6 +185,14 @@ func (r *Reader[B]) evaluate(e entry[B], at position) ([]byte, error) {
 	return payload, nil
 }
 
+// appendWake appends the reader's wake function to wakes, if it has one.
+func (r *Reader[B]) appendWake(wakes []func()) []func() {
+	if r.wake == nil {
+		return wakes
+	}
+	return append(wakes, r.wake)
+}
+
 // Cursor returns the Reader's position: the Reader has received every matching block up to it and none after it. The
 // position also advances with blocks that do not match. After the Reader has ended, the position does not change,
 // except that ErrGap moves it back to before the missing block. Cursor returns "" if the Reader has received no block

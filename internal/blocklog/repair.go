@@ -292,9 +292,7 @@ func (l *Log[B]) rewind(g *shareGroup[B], cursors []string, old *view[B], after 
 		default:
 			r.at.cursor = max(r.at.cursor, r.lastReturned)
 		}
-		if r.wake != nil {
-			l.wakes = append(l.wakes, r.wake)
-		}
+		l.wakes = r.appendWake(l.wakes)
 	}
 	return ended
 }

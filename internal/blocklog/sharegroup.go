@@ -2,6 +2,7 @@ package blocklog
 
 import (
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,9 +92,7 @@ func (g *shareGroup[B]) put(payload []byte, before, after position, arrived time
 			r.at = before // the reader has read every match, so skip the blocks since then, which did not match
 		}
 		unread++
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
+		wakes = r.appendWake(wakes)
 	}
 	g.matched = after.next
 	if unread == 0 {
@@ -133,12 +132,7 @@ func (g *shareGroup[B]) discard(n int) {
 
 // take returns the first match that a reader has not read and advances the reader. The match must be in g.items.
 func (g *shareGroup[B]) take(r *Reader[B]) Item {
-	i, _ := slices.BinarySearchFunc(g.items, r.at.next, func(m match, n uint64) int {
-		if m.number < n {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(g.items), func(i int) bool { return g.items[i].number >= r.at.next })
 	m := &g.items[i]
 	item := Item{Cursor: m.cursor, Payload: m.payload, Arrived: m.arrived, Origin: OriginLive}
 	r.at = position{m.number + 1, m.cursor}
@@ -209,9 +203,7 @@ func (g *shareGroup[B]) fallAll(delivered position, wakes []func()) []func() {
 			continue
 		}
 		g.fall(r, g.reached(r, delivered).cursor)
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
+		wakes = r.appendWake(wakes)
 	}
 	return wakes
 }
@@ -238,9 +230,7 @@ func (g *shareGroup[B]) end(at position, err error, wakes []func()) []func() {
 	g.err, g.ended = err, at
 	g.discard(len(g.items)) // shrink does not call a group that has ended
 	for _, r := range g.members {
-		if r.wake != nil {
-			wakes = append(wakes, r.wake)
-		}
+		wakes = r.appendWake(wakes)
 	}
 	return wakes
 }
