@@ -43,6 +43,14 @@ func newHTTPError(status status, code, message string) *httpError {
 	return &httpError{status: status, Error: &plan.Error{Message: message, Code: code}}
 }
 
+// busy returns the error for a request that the client should repeat after a second. limit is the name of the limit
+// that was reached, or "".
+func busy(limit, message string) *httpError {
+	no := newHTTPError(statusUnavailable, codeUnavailable, message)
+	no.Limit, no.retry = limit, 1
+	return no
+}
+
 // overLimit returns the error for a request that exceeds a limit.
 func overLimit(status status, limit, message string) *httpError {
 	return &httpError{status: status, Error: &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
@@ -61,11 +69,7 @@ func tooLarge(status status, what string, limit int) *httpError {
 	return overLimit(status, "BodyBytes", fmt.Sprintf("The %s exceeds the limit of %d bytes.", what, limit))
 }
 
-func tooManyBodies() *httpError {
-	no := newHTTPError(statusUnavailable, codeUnavailable, "Too many bodies at once.")
-	no.Limit, no.retry = "PendingBodyBytes", 1
-	return no
-}
+func tooManyBodies() *httpError { return busy("PendingBodyBytes", "Too many bodies at once.") }
 
 // notJSON returns the error for text that is not valid JSON.
 func notJSON(what string, err error, depth int) *httpError {
@@ -80,11 +84,7 @@ func unauthorized() *httpError {
 	return newHTTPError(statusUnauthorized, codeUnauthenticated, "Unauthorized access")
 }
 
-func shuttingDown() *httpError {
-	no := newHTTPError(statusUnavailable, codeUnavailable, "Service is shutting down")
-	no.retry = 1
-	return no
-}
+func shuttingDown() *httpError { return busy("", "Service is shutting down") }
 
 // unavailable returns the error for a request that a gate did not admit, because the gate is closed or its limit is
 // reached.
@@ -92,16 +92,12 @@ func unavailable(closed bool, limit, what string) *httpError {
 	if closed {
 		return shuttingDown()
 	}
-	no := newHTTPError(statusUnavailable, codeUnavailable, "Too many "+what+" at once.")
-	no.Limit, no.retry = limit, 1
-	return no
+	return busy(limit, "Too many "+what+" at once.")
 }
 
 // noFiles returns the error for a socket or stream that is refused because the process may not open many more files.
 func noFiles() *httpError {
-	no := newHTTPError(statusUnavailable, codeUnavailable, "The server has no file descriptors left for connections.")
-	no.Limit, no.retry = "Connections", 1
-	return no
+	return busy("Connections", "The server has no file descriptors left for connections.")
 }
 
 func noRoom() *httpError {
