@@ -218,22 +218,22 @@ func (r *Reader) Text() ([]byte, error) {
 		return nil, r.unexpected()
 	}
 	r.at++
-	rest := r.text[r.at:]
-	if end := bytes.IndexByte(rest, '"'); end >= 0 && isPlain(rest[:end]) {
-		r.at += end + 1
-		return rest[:end:end], nil
-	}
-	before, start := len(r.room), r.at
+	before, start, ascii := len(r.room), r.at, true
 	for {
-		if r.at += indexSpecial(r.text[r.at:]); r.at == len(r.text) {
+		n, plain := indexSpecial(r.text[r.at:])
+		ascii = ascii && plain
+		if r.at += n; r.at == len(r.text) {
 			return nil, r.unexpected()
 		}
 		switch r.text[r.at] {
 		case '"':
-			r.room = append(r.room, r.text[start:r.at]...)
+			text := r.text[start:r.at:r.at]
 			r.at++
-			text := r.room[before:len(r.room):len(r.room)]
-			if !utf8.Valid(text) {
+			if len(r.room) > before { // the string has an escape sequence
+				r.room = append(r.room, text...)
+				text = r.room[before:len(r.room):len(r.room)]
+			}
+			if !ascii && !utf8.Valid(text) {
 				return nil, errNotUTF8
 			}
 			return text, nil
@@ -301,40 +301,27 @@ func (r *Reader) hex4(at int) (rune, bool) {
 // high is the highest bit of each byte.
 const each, high = 0x0101010101010101, 0x8080808080808080
 
-// isPlain reports whether a text is ASCII without control characters and backslashes.
-func isPlain(text []byte) bool {
-	odd := uint64(0)
-	for ; len(text) >= 8; text = text[8:] {
-		n := binary.LittleEndian.Uint64(text)
-		controls, backslash := n-' '*each, n^'\\'*each
-		odd |= n | controls&^n | (backslash-each)&^backslash
-	}
-	for _, c := range text {
-		if c < ' ' || c == '\\' {
-			odd = high
-		}
-		odd |= uint64(c)
-	}
-	return odd&high == 0
-}
-
 // indexSpecial returns the index of the first quote, backslash or control character, or the length of the text if it
-// has none.
-func indexSpecial(text []byte) int {
-	at := 0
+// has none. ascii reports whether all bytes before it are ASCII.
+func indexSpecial(text []byte) (at int, ascii bool) {
+	seen := uint64(0)
 	for ; len(text)-at >= 8; at += 8 {
 		n := binary.LittleEndian.Uint64(text[at:])
 		quote, backslash := n^'"'*each, n^'\\'*each
 		// A subtraction borrows only from bytes after a special one, so the first byte that is found is special.
 		found := ((n-' '*each)&^n | (quote-each)&^quote | (backslash-each)&^backslash) & high
 		if found != 0 {
-			return at + bits.TrailingZeros64(found)/8
+			before := found&-found - 1 // without the highest bit of the special byte
+			return at + bits.TrailingZeros64(found)/8, (seen|n&before)&high == 0
 		}
+		seen |= n
 	}
 	for ; at < len(text); at++ {
-		if c := text[at]; c < ' ' || c == '"' || c == '\\' {
+		c := text[at]
+		if c < ' ' || c == '"' || c == '\\' {
 			break
 		}
+		seen |= uint64(c)
 	}
-	return at
+	return at, seen&high == 0
 }

@@ -131,20 +131,6 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-func TestIsPlainChecksEachByte(t *testing.T) {
-	for length := range 20 {
-		for at := range length {
-			for c := range 256 {
-				text := bytes.Repeat([]byte("~"), length)
-				text[at] = byte(c)
-				if got, want := isPlain(text), c >= ' ' && c < 0x80 && c != '\\'; got != want {
-					t.Fatalf("byte %#x at index %d of %d bytes: isPlain returns %v, want %v", c, at, length, got, want)
-				}
-			}
-		}
-	}
-}
-
 func TestIndexSpecialFindsTheFirstSpecialByte(t *testing.T) {
 	for length := range 20 {
 		for at := range length {
@@ -158,9 +144,18 @@ func TestIndexSpecialFindsTheFirstSpecialByte(t *testing.T) {
 				if at+1 < length {
 					text[at+1] = '!' // a borrow in the subtraction must not move the index
 				}
-				if got := indexSpecial(text); got != want {
+				got, ascii := indexSpecial(text)
+				if got != want {
 					t.Fatalf("byte %#x at index %d of %d bytes: indexSpecial returns %d, want %d",
 						c, at, length, got, want)
+				}
+				if ascii != (c < 0x80) {
+					t.Fatalf("byte %#x at index %d of %d bytes: ascii is %v", c, at, length, ascii)
+				}
+				text = append(text[:got], "\"\xff\xff\xff\xff\xff\xff\xff"...)
+				if got, ascii = indexSpecial(text); ascii != (c < 0x80) {
+					t.Fatalf("byte %#x at index %d of %d bytes: ascii is %v because of bytes after index %d",
+						c, at, length, ascii, got)
 				}
 			}
 		}
