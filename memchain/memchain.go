@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"iter"
 	"math/big"
+	"math/bits"
 	"slices"
 	"sort"
 	"strings"
@@ -187,7 +188,16 @@ func (c *Chain) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, e
 	if !known {
 		return nil, chaingql.ErrNotFound
 	}
-	return new(big.Int).Set(nano), nil
+	return clone(nano), nil
+}
+
+// clone returns a copy of n. Up to 64 bits, the copy takes one allocation.
+func clone(n *big.Int) *big.Int {
+	var c struct {
+		big.Int
+		words [64 / bits.UintSize]big.Word
+	}
+	return c.SetBits(c.words[:0]).Set(n)
 }
 
 // Balances returns copies of the balances of addrs, in the same order. The balance of an
