@@ -239,7 +239,7 @@ func (h *Handler) execute(
 			y.buffer = nil // use a new buffer: this one grew for another response, and the new response may be small
 		}
 	}
-	x.call.host, x.call.path, x.call.op, x.call.final = r.Host, gqlhttp.Path(r), op, f.finalTag != ""
+	x.call.request, x.call.op, x.call.final = r, op, f.finalTag != ""
 	y.buffer = h.runFramed(ctx, &x.call, by, y.buffer, out, codec)
 	work.leave()
 	status := statusData

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -33,7 +34,8 @@ type resolvers struct {
 
 // A call is the source of the Query type. It holds the state of one query, and is used by one goroutine.
 type call struct {
-	host, path  string // of the request
+	request     *http.Request // nil on a socket
+	endpoint    string        // of a socket
 	op          *plan.Bound
 	chain       *chain              // the chain from which the query reads all its blocks; nil before the first read
 	first       account             // the first account in the query; most queries have no other
@@ -244,8 +246,12 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 		return nil, err
 	}
 	i := &info{now: time.Now(), endpoints: r.endpoints}
-	if c != nil && len(i.endpoints) == 0 {
-		i.endpoints = []string{c.host + c.path}
+	switch {
+	case c == nil || len(i.endpoints) > 0:
+	case c.request != nil:
+		i.endpoints = []string{endpoint(c.request)}
+	default:
+		i.endpoints = []string{c.endpoint}
 	}
 	n := blocks.Len()
 	if n == 0 {

@@ -196,7 +196,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		return appendErrors(nil, plan.Errors{no.Error})
 	}
 	defer work.leave()
-	text = h.run(ctx, &call{path: s.endpoint, op: op}, by, nil, out)
+	text = h.run(ctx, &call{endpoint: s.endpoint, op: op}, by, nil, out)
 	if cap(text)-len(text) > freeBytes {
 		// The connection counts the length of text, not its capacity. After a response has exceeded ResponseBytes,
 		// text is a short error in a buffer of megabytes.
