@@ -11,6 +11,8 @@ import (
 // the source. The Log cannot find out later which block was the newest when the Reader joined.
 var ErrNoPosition = errors.New("blocklog: the newest block was not known when the reader joined")
 
+var errPositionGone = errors.New("the source does not have the log's position any more")
+
 // positionTimeout is the maximum time for Recent to return the newest block. If it takes longer, Readers that joined
 // before the call returned end with ErrNoPosition, because they may have missed blocks that arrived in that time.
 const positionTimeout = time.Second
@@ -108,10 +110,12 @@ func (l *Log[B]) confirmGone(ctx context.Context, position string) bool {
 // reset discards the position of the log, which the source does not have any more. The next attempt starts after the
 // chain's newest block. All live readers must catch up: the source reports for each of them whether it still has the
 // blocks after the reader's cursor. The new window is empty, because the blocks between the old and the next position
-// are not known.
+// are not known. For the same reason, unchecked blocks cannot be checked any more: a later check would not know which
+// blocks the log has received since.
 func (l *Log[B]) reset() {
-	l.addLearned()
 	l.mu.Lock()
+	l.heads.fill(l.learned)
+	l.learned = nil
 	newest, known := l.view.Load().newest, &stored[B]{heads: l.heads, began: l.startCursor}
 	for _, g := range l.groups {
 		l.wakes = g.fallAll(l.delivered, l.wakes)
@@ -123,6 +127,9 @@ func (l *Log[B]) reset() {
 	l.gaps.Add(1) // the blocks between the old and the next position are not known
 	l.positioned, l.delivered = false, v.newest
 	l.mu.Unlock()
+	for len(l.rechecks.blocks) > 0 { // after the readers fell: those that received no block after the gap continue
+		l.endUnchecked(l.nextUnchecked(), errPositionGone)
+	}
 	l.callWakes()
 }
 

@@ -227,24 +227,37 @@ func (l *Log[B]) recheck() {
 		l.rechecks.at = time.Now().Add(l.opts.MaxBackoff)
 		return
 	}
+	l.nextUnchecked()
+	switch {
+	case err != nil:
+		if f.began != "" {
+			u.after = min(u.after, f.began)
+		}
+		l.endUnchecked(u, err)
+	case len(f.missing) == 0:
+		l.setOpenGaps()
+	default:
+		l.mu.Lock()
+		l.stats.GapsFound++
+		l.mu.Unlock()
+		l.insertFound(f, u.workchain, u.cursor)
+	}
+}
+
+// nextUnchecked removes and returns the oldest unchecked block.
+func (l *Log[B]) nextUnchecked() uncheckedBlock[B] {
+	u := l.rechecks.blocks[0]
 	if l.rechecks.blocks = l.rechecks.blocks[1:]; len(l.rechecks.blocks) == 0 {
 		l.rechecks.blocks = nil
 	}
-	if err == nil && len(f.missing) == 0 {
-		l.setOpenGaps()
-		return
-	}
-	l.mu.Lock()
-	l.stats.GapsFound++
-	l.mu.Unlock()
-	if err == nil {
-		l.insertFound(f, u.workchain, u.cursor)
-		return
-	}
-	if f.began != "" {
-		u.after = min(u.after, f.began)
-	}
+	return u
+}
+
+// endUnchecked ends the readers that a gap before an unchecked block may affect, because err prevents the check for
+// good or the source lacks the missing blocks.
+func (l *Log[B]) endUnchecked(u uncheckedBlock[B], err error) {
 	ended := l.endAffected(u.workchain, u.after, u.cursor)
+	l.stats.GapsFound++
 	v := emptyView[B](l.view.Load().newest) // a reader that resumes from before the gap must read from the source
 	v.arrived = l.view.Load().arrived
 	l.view.Store(&v)

@@ -3,6 +3,7 @@ package blocklog
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +113,52 @@ func TestTooManyUncheckedBlocksCountAsAGap(t *testing.T) {
 		}
 		if _, err := takeAll(all); !errors.Is(err, ErrGap) {
 			t.Errorf("a reader received error %v after %d unchecked blocks, want ErrGap", err, maxUnchecked+1)
+		}
+	})
+}
+
+// Follow reports twice that the log's position is gone, while reads of the blocks before a merge fail. The new window
+// contains the blocks that Follow skipped there.
+func TestUncheckedBlockCountsAsAGapIfThePositionIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newShardSource()
+		f.grow(base(1), master(1), Place{0, left, 2}, Place{0, right, 2}, Place{0, right, 3}, Place{0, right, 4})
+		var reported []int
+		l := openShards(t, f, Options[shardBlock]{
+			Events: Events[shardBlock]{Block: func(b shardBlock) { reported = append(reported, b.number) }},
+		})
+		synctest.Wait()
+		all, masters, slow := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf())
+		f.set(func() { f.before = func(context.Context) ([]shardBlock, error) { return nil, errDown } })
+		f.growSkipped([]int{7, 8}, Place{0, left, 3}, Place{0, left, 4}, base(5), master(2))
+		time.Sleep(2 * repairTimeout)
+		expectNow(t, all, 9, 10)
+		expectNow(t, masters, 10)
+		f.set(func() { f.down, f.gone = errDown, 2 })
+		synctest.Wait()
+		f.set(func() { f.down = nil })
+		time.Sleep(time.Minute)
+		expectGap(t, all, 6)
+		again := blocksOf()
+		again.Reported = all.ReportedGaps(all.Cursor())
+		resumed, unread := joinAt(t, l, again, 6), joinAt(t, l, again, 6)
+		expectEventually(t, resumed, 7, 8, 9, 10)
+
+		f.set(func() { f.before = nil }) // the source answers again
+		f.grow(master(3))
+		time.Sleep(time.Minute)
+		expectNow(t, resumed, 11)
+		expectEventually(t, unread, 7, 8, 9, 10, 11)
+		expectEventually(t, slow, 7, 8, 9, 10, 11)
+		expectNow(t, masters, 11)
+		expectEventually(t, joinAt(t, l, again, 6), 7, 8, 9, 10, 11)
+		for i, b := range l.Window().Blocks {
+			if i > 0 && b.number <= l.Window().Blocks[i-1].number {
+				t.Errorf("the window contains block %d twice", b.number)
+			}
+		}
+		if s := l.Stats(); s.GapsFound != 1 || s.Blocks != 3 || !slices.Equal(reported, []int{9, 10, 11}) {
+			t.Errorf("got stats %+v and events for blocks %v, want one gap and blocks 9, 10 and 11", s, reported)
 		}
 	})
 }

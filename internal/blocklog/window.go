@@ -245,7 +245,7 @@ func (v *view[B]) merge(late []entry[B], limit windowLimit, place func(B) Place)
 	n.arrived = v.arrived
 	for i, b := range v.blocks {
 		for ; len(late) > 0 && late[0].cursor < v.stamps[i].cursor; late = late[1:] {
-			if late[0].cursor > v.base.cursor {
+			if late[0].cursor > v.base.cursor && !v.has(late[0].cursor) {
 				n.push(late[0].block, stamp{cursor: late[0].cursor}, limit, place)
 			}
 		}

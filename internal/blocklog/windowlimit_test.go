@@ -3,6 +3,7 @@ package blocklog
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -89,4 +90,15 @@ func TestWindowBytesLimitTheMemoryOfTheWindow(t *testing.T) {
 		t.Errorf("a window of at most %d bytes needs %d bytes", limit, most)
 	}
 	runtime.KeepAlive(v)
+}
+
+func TestBlockThatTheWindowHasIsNotInsertedAgain(t *testing.T) {
+	limit, v := windowLimit{blocks: 10, bytes: 1 << 20}, emptyView[int](position{})
+	for _, b := range []int{1, 2, 4} {
+		v.push(b, stamp{cursor: cursorOf(b)}, limit, nil)
+	}
+	n := v.merge([]entry[int]{{2, cursorOf(2)}, {3, cursorOf(3)}}, limit, nil)
+	if want := []int{1, 2, 3, 4}; !slices.Equal(n.blocks, want) {
+		t.Errorf("the window contains blocks %v, want %v", n.blocks, want)
+	}
 }
