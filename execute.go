@@ -169,7 +169,7 @@ func (h *Handler) prepare(ctx context.Context, asked *request, compiled bool) pr
 	}
 	p := prepared{trace: trace}
 	if compiled {
-		p.op = h.plans.PrepareCached(text, asked.OperationName, asked.Variables)
+		p.op, p.errs = h.plans.PrepareCached(text, asked.OperationName, asked.Variables)
 	} else {
 		p.op, p.errs = h.plans.Prepare(text, asked.OperationName, asked.Variables)
 	}

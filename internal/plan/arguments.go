@@ -68,6 +68,11 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 			f.constant[i] = k.c.schema.constant(a.Type, arg.value)
 			k.plan.size += k.c.schema.constantSize(a.Type, arg.value, f.constant[i])
 		default:
+			if arg.value != nil && !hasVariable(arg.value) { // coerce it once: a number may have 30,000 digits
+				arg.def = k.c.schema.constant(a.Type, arg.value)
+				k.plan.size += k.c.schema.constantSize(a.Type, arg.value, arg.def)
+				arg.value = nil
+			}
 			if arg.value != nil {
 				k.plan.size += literalSize(arg.value, literalBytes)
 				if arg.value.Kind == ast.Variable {
@@ -122,10 +127,13 @@ func (f *field) invalidArgument(a *argument, err error) *Error {
 	return e
 }
 
-// countVariables counts each use of a variable in v and reports whether there are any. It takes one step for each
-// value in v.
+// countVariables counts each use of a variable in v and reports whether there are any. It takes one step for each value
+// in v and for each eight digits of a number, because numbers beside variables are coerced each time that a plan runs.
 func (k *compiler) countVariables(v *ast.Value) (found bool) {
 	k.steps--
+	if v.Kind == ast.IntValue || v.Kind == ast.FloatValue {
+		k.steps -= len(v.Raw) / 8
+	}
 	if v.Kind == ast.Variable {
 		k.plan.uses[k.op.variable(v.Raw)]++
 		return true
@@ -150,4 +158,10 @@ func cloneLiteral(v *ast.Value) *ast.Value {
 		own.Children[i] = &ast.ChildValue{Name: strings.Clone(c.Name), Value: cloneLiteral(c.Value)}
 	}
 	return own
+}
+
+// hasVariable reports whether v contains a variable.
+func hasVariable(v *ast.Value) bool {
+	return v.Kind == ast.Variable ||
+		slices.ContainsFunc(v.Children, func(c *ast.ChildValue) bool { return hasVariable(c.Value) })
 }

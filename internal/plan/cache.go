@@ -128,14 +128,17 @@ func (c *Cache) Prepare(text, operation string, variables map[string]any) (*Boun
 	return b, nil
 }
 
-// PrepareCached is like Prepare but compiles nothing, so it takes microseconds. It
-// returns nil if the document is not compiled or the request has an error.
-func (c *Cache) PrepareCached(text, operation string, variables map[string]any) *Bound {
+// PrepareCached is like Prepare but compiles nothing, so it takes microseconds. It returns neither an operation nor
+// errors if the document is not compiled.
+func (c *Cache) PrepareCached(text, operation string, variables map[string]any) (*Bound, Errors) {
 	b, errs := c.bindCached(text, operation, variables, false)
-	if errs != nil {
-		return nil
+	switch {
+	case errs == nil:
+		return b, nil
+	case errs[0] == errNotCompiled:
+		return nil, nil
 	}
-	return b
+	return nil, errs
 }
 
 // bindCached binds a document that is cached by its text or its fingerprint. It returns nil if there is none. It

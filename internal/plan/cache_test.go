@@ -260,11 +260,27 @@ func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 	}
 }
 
+// An operation that costs too much is refused without compiling, so that it is not priced twice.
+func TestPrepareCachedReturnsErrorsOfKnownDocuments(t *testing.T) {
+	limits := defaultLimits
+	limits.Calls = 1
+	c := NewCache(countingSchema(t, new(steps)), limits, masked, nil)
+	const text = "query($v:Counted){a:counted(l:[$v]) b:counted}"
+	if b, errs := c.PrepareCached(text, "", nil); b != nil || errs != nil {
+		t.Errorf("an unknown document: got %v and %v, want neither", b, errs)
+	}
+	_, want := c.Prepare(text, "", nil)
+	b, errs := c.PrepareCached(text, "", nil)
+	if b != nil || len(want) == 0 || fmt.Sprint(errs) != fmt.Sprint(want) {
+		t.Errorf("got %v and %v, want the errors of Prepare: %v", b, errs, want)
+	}
+}
+
 // PrepareCached returns plans that are already compiled for the values of the conditions, but compiles none itself.
 func TestPrepareCachedCompilesNothing(t *testing.T) {
 	c := NewCache(testSchema(t), defaultLimits, masked, nil)
 	const text = "query($v:Boolean!){int @include(if:$v)}"
-	known := func(on bool) bool { return c.PrepareCached(text, "", map[string]any{"v": on}) != nil }
+	known := func(on bool) bool { b, _ := c.PrepareCached(text, "", map[string]any{"v": on}); return b != nil }
 	prepare := func(on bool) {
 		if _, errs := c.Prepare(text, "", map[string]any{"v": on}); errs != nil {
 			t.Fatal(errs)
@@ -272,7 +288,8 @@ func TestPrepareCachedCompilesNothing(t *testing.T) {
 	}
 	said := fmt.Sprint(known(true))
 	prepare(true)
-	said += fmt.Sprint(" ", known(true), known(false), c.PrepareCached(text, "", nil) != nil)
+	unset, _ := c.PrepareCached(text, "", nil)
+	said += fmt.Sprint(" ", known(true), known(false), unset != nil)
 	prepare(false)
 	said += fmt.Sprint(" ", known(false))
 	if want := "false true false false true"; said != want {

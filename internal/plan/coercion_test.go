@@ -195,6 +195,26 @@ func TestVariableValuesAreCoercedOnce(t *testing.T) {
 	}
 }
 
+// A number can have 30,000 digits, and a client can send a known document by its hash. So each request may coerce only
+// the literals that are in one argument with a variable.
+func TestLiteralsOfKnownDocumentsAreCoercedOnce(t *testing.T) {
+	var n steps
+	c := NewCache(countingSchema(t, &n), defaultLimits, masked, nil)
+	for text, want := range map[string]int{
+		"query($v:[Counted]){counted(l:$v ll:[[1 2 3]] o:{of:1})}":    0,
+		"query($v:[Counted]){counted(ll:[[1 2 3]] o:{of:1 list:$v})}": 1,
+		"query($v:Counted){counted(l:[1 2 $v])}":                      2,
+	} {
+		prepare(t, c, text, nil)
+		n = steps{}
+		b := prepare(t, c, text, nil)
+		b.Cost()
+		if n.literals > 3*want { // for the price, its limit and the call
+			t.Errorf("%s: literals were coerced %d times, want at most three times %d", text, n.literals, want)
+		}
+	}
+}
+
 // twoInterfaces returns the tests' schema with two additional interfaces, each with n object types.
 func twoInterfaces(t *testing.T, n int) *Schema {
 	t.Helper()

@@ -31,7 +31,7 @@ func TestRememberCompilesOnlyIfCompileIsSet(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{echo(i: 1)}", nil)
 	const text = "{echo(i: 2)}" // shares the plan of the first document
-	if c.PrepareCached(text, "", nil) == nil {
+	if b, _ := c.PrepareCached(text, "", nil); b == nil {
 		t.Fatal("PrepareCached does not find a document that differs only in a literal")
 	}
 	if c.Remember("abc", text, false) {

@@ -76,8 +76,10 @@ func TestLiteralsAreCountedEachTimeAFragmentIsSpread(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	literal := "echo(ll:[" + strings.Repeat("["+strings.Repeat("1 ", 80)+"]", 10) + "]) "
 	for name, end := range map[string]string{"merged": strings.Repeat(literal, 2), "compiled": literal,
-		"compiled with a variable": "echo(o:{any:[" + strings.Repeat("{min:1 max:$m}", 90) + "]})"} {
+		"compiled with a variable": "echo(o:{any:[" + strings.Repeat("{min:1 max:$m}", 90) + "]})",
+		"digits with a variable":   "echo(o:{max:1." + strings.Repeat("0", 1000) + " any:[{max:$m}]})"} {
 		head := map[bool]string{true: "query($m:Float)"}[strings.Contains(end, "$m")]
+		head += "#é\n" // prevents that literals become parameters
 		if _, errs := c.Prepare(head+repeating(3, end), "", nil); errs != nil {
 			t.Errorf("%s, 8 paths: got %v, want no error", name, errs)
 		}
