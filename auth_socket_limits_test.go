@@ -67,6 +67,7 @@ func TestConcurrentAuthorizeCallsOfSocketsAreLimited(t *testing.T) {
 		for _, wait := range []time.Duration{time.Second, 6 * time.Second} {
 			a := &heldAuthorizer{release: make(chan struct{})}
 			h, _ := newHandler(t, memchain.New(), chaingql.Options{
+				Hooks:      chaingql.Hooks{AccessDenied: func(context.Context, chaingql.Denial) { t.Error("denied") }},
 				Authorizer: a, Limits: chaingql.Limits{Requests: most, BackendTimeout: 5 * time.Second},
 			})
 			n := serve(t, h)

@@ -84,7 +84,11 @@ func (h *Handler) serveStream(
 		defer time.AfterFunc(h.lifetime(), func() { s.leaving.Store(true); wake() }).Stop()
 	}
 	share := newConnectionShare(h.responses, func() { end(past) })
-	defer h.responses.Free(&share.Reservation)
+	defer func() {
+		if !h.responses.Free(&share.Reservation) {
+			h.events.limit(ctx, "PendingResponseBytes")
+		}
+	}()
 	progress := func(n int) bool {
 		h.responses.Progress(&share.Reservation, n)
 		return !h.streams.Closed() // otherwise a slow client would delay the end of the process

@@ -196,10 +196,10 @@ func denial(r *http.Request, project string, err error) Denial {
 // cut returns a copy of text, truncated to maxDenialText bytes.
 func cut(text string) string { return strings.Clone(text[:min(len(text), maxDenialText)]) }
 
-// denied reports that a client was refused. It ignores a failure of the Authorizer, which is not a denial and has
-// already been logged as an error.
+// denied reports that a client was refused. It ignores an overload and a failure of the Authorizer, which are not
+// denials. The failure has already been logged as an error.
 func (e *events) denied(ctx context.Context, d Denial, no *httpError) {
-	if no.status == statusInternal {
+	if no.status == statusInternal || no.status == statusUnavailable {
 		return
 	}
 	d.Code = no.Code

@@ -267,14 +267,9 @@ func newConnectionShare(b *xsync.Budget, cut func()) *connectionShare {
 // Evict implements [xsync.Evictee].
 func (s *connectionShare) Evict() { s.cut() }
 
-// add counts n more bytes of an event stream; n may be negative. It returns false if the budget has ended the stream,
-// or if n bytes do not fit in the budget even after it has ended all others.
-func (s *connectionShare) add(n int) bool {
-	if n <= 0 {
-		return s.budget.Add(&s.Reservation, n, 0)
-	}
-	return s.budget.AddEvictable(&s.Reservation, n, 0)
-}
+// add counts n more bytes; n may be negative. It returns false if the budget has ended the connection, also if n bytes
+// do not fit even after it has ended all others.
+func (s *connectionShare) add(n int) bool { return s.budget.AddOrEvict(&s.Reservation, n) }
 
 // A socketAccount adapts a connectionShare to gqlws.
 type socketAccount struct {
@@ -282,7 +277,7 @@ type socketAccount struct {
 	peer gqlws.Session
 }
 
-func (a socketAccount) Add(n int) { a.budget.AddOrEvict(&a.Reservation, n) }
+func (a socketAccount) Add(n int) { a.add(n) }
 
 // Hold implements [gqlws.Account]. Waiting queries are counted apart from the socket, because they are refused if the
 // budget evicts them. To make room for them, only clients that are far behind are cut.

@@ -114,17 +114,19 @@ func (b *Budget) AddEvictable(r *Reservation, n int, minLag time.Duration) bool 
 
 // AddOrEvict is like AddEvictable without a minimum lag, but if there is no room, r is evicted too. Later calls that
 // subtract the n bytes then change nothing.
-func (b *Budget) AddOrEvict(r *Reservation, n int) {
+func (b *Budget) AddOrEvict(r *Reservation, n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.addLocked(r, n, 0):
+	if b.addLocked(r, n, 0) {
 		if n > 0 {
 			b.makeEvictable(r)
 		}
-	case !r.evicted:
+		return true
+	}
+	if !r.evicted {
 		b.evict(r)
 	}
+	return false
 }
 
 // makeEvictable allows the Budget to evict r. Called with mu held.

@@ -2,6 +2,7 @@ package chaingql_test
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,22 @@ func TestSocketCutForItsMemoryIsReportedOnce(t *testing.T) {
 		w := rawSocket(t, serve(t, h))
 		go func() { _, _ = w.Write(maskedFrame(strings.Repeat(" ", 60_000))) }()
 		synctest.Wait()
+		d.expect(t, "limits", "PendingResponseBytes")
+		_, held := h.Pending()
+		equal(t, "bytes held afterwards", held, 0)
+	})
+}
+
+func TestEventStreamCutForItsMemoryIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d hookRecorder
+		h, _ := newHandler(t, chainOf(t, randomBlocks(31, 400)), chaingql.Options{
+			Limits: chaingql.Limits{PendingResponseBytes: 5 << 10}, Hooks: d.limitHook(),
+		})
+		request := body(`subscription{blocks(after:""){id shard chain_order gen_utime}}`, nil)
+		w := serve(t, h).wire(t)
+		w.post("/demo/graphql", request, len(request), "Accept: text/event-stream")
+		go func() { _, _ = io.Copy(io.Discard, w) }()
 		d.expect(t, "limits", "PendingResponseBytes")
 		_, held := h.Pending()
 		equal(t, "bytes held afterwards", held, 0)
