@@ -29,7 +29,7 @@ func (b *Backend) PageSQL(q chaingql.BlocksQuery) (string, []any) {
 // LookupSQL returns the statements that find a block by its hash, by its number and by its time.
 func (b *Backend) LookupSQL() (hash, seqNo, time string) {
 	c := b.chain.Load()
-	return b.lookupSQL(c, byHash), b.lookupSQL(c, bySeqNo), b.lookupSQL(c, byTime)
+	return b.lookupSQL(c, byHash), b.lookupSQL(c, bySeqNo), b.lookupSQL(c, b.byTime())
 }
 
 // PlanSQL is the statement that runs before the statement of a page and restricts its plan.

@@ -7,12 +7,21 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// These are the conditions and orders of the lookups. Each matches one index.
+// These are the conditions of the lookups by hash and by number. Each matches one index.
 const (
 	byHash  = "hash = $1"
 	bySeqNo = "workchain = $1 AND shard = $2 AND seq_no = $3"
-	byTime  = "workchain = -1 AND gen_time >= $1 ORDER BY gen_time, cursor"
 )
+
+// byTime returns the condition and the order of lookups by time. It matches the index on times. As in
+// pages, the scan begins after the pruned blocks, whose index entries remain until they are vacuumed:
+// at the time of the first masterchain block that is left, because times ascend.
+func (b *Backend) byTime() string {
+	first := "SELECT gen_time FROM " + b.tables.blocks +
+		" WHERE workchain = -1 AND cursor ~>~ s.pruned ORDER BY cursor USING ~<~ LIMIT 1"
+	return "workchain = -1 AND cursor > s.pruned AND gen_time >= greatest($1, (" + first + "))" +
+		" ORDER BY gen_time, cursor"
+}
 
 // BlockByHash returns the block with a hash, as [chaingql.HashIndex] specifies.
 func (b *Backend) BlockByHash(ctx context.Context, hash chaingql.Hash) (chaingql.Block, error) {
@@ -28,7 +37,7 @@ func (b *Backend) BlockBySeqNo(
 
 // MasterBlockByTime returns the first masterchain block from a time on, as [chaingql.TimeIndex] specifies.
 func (b *Backend) MasterBlockByTime(ctx context.Context, t time.Time) (chaingql.Block, error) {
-	return b.find(ctx, "read a block by its time", byTime, t)
+	return b.find(ctx, "read a block by its time", b.byTime(), t)
 }
 
 // find reads the first block that matches a condition.

@@ -161,7 +161,7 @@ func rowsRead(t *testing.T, s *server, schema string) (n int) {
 }
 
 // Another connection holds a snapshot, so that pruned rows cannot be vacuumed.
-func TestPagesSkipPrunedIndexEntries(t *testing.T) {
+func TestPagesAndLookupsSkipPrunedIndexEntries(t *testing.T) {
 	s := sharedServer(t)
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
@@ -195,6 +195,17 @@ func TestPagesSkipPrunedIndexEntries(t *testing.T) {
 		sql, args := b.PageSQL(q)
 		if plan := explain(t, reader, sql, args); buffers(plan) > few {
 			t.Errorf("the plan touches more than %d buffers: %s\n%s", few, sql, plan)
+		}
+	}
+	byHash, bySeqNo, byTime := b.LookupSQL()
+	gone := all[0]
+	for sql, args := range map[string][]any{
+		byHash:  {fmt.Sprintf(`\x%x`, gone.Hash)},
+		bySeqNo: {gone.Workchain, int64(gone.Shard), int64(gone.SeqNo)},
+		byTime:  {time.Unix(0, 0).Format(time.RFC3339Nano)},
+	} {
+		if plan := explain(t, reader, sql, args); buffers(plan) > fewForOne {
+			t.Errorf("the plan touches more than %d buffers: %s\n%s", fewForOne, sql, plan)
 		}
 	}
 }
