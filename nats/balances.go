@@ -93,6 +93,9 @@ func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
 	defer cancel()
+	if err := w.b.checkEpoch(ctx, w.epoch); err != nil {
+		return err
+	}
 	for len(left) > 0 {
 		n, err := w.send(ctx, left, func(int, *jetstream.PubAck) error { return nil })
 		left = left[n:]

@@ -24,9 +24,18 @@ func epochOf(created time.Time) string { return strconv.FormatInt(created.UnixNa
 // checkEpoch returns errNewStream if the block stream is not the one with the given epoch. Messages that were read
 // before the call are then from another stream. Later calls read the new stream.
 func (b *Backend) checkEpoch(ctx context.Context, epoch *string) error {
+	_, err := b.lastSeqOf(ctx, epoch)
+	return err
+}
+
+// lastSeqOf is like lastSeq, but returns errNewStream if the block stream is not the one with the given epoch.
+func (b *Backend) lastSeqOf(ctx context.Context, epoch *string) (uint64, error) {
 	var info struct {
 		Error   *jetstream.APIError `json:"error"`
 		Created time.Time           `json:"created"`
+		State   struct {
+			LastSeq uint64 `json:"last_seq"`
+		} `json:"state"`
 	}
 	err := b.retry(ctx, func(ctx context.Context) error {
 		answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+b.names.stream, nil)
@@ -39,14 +48,14 @@ func (b *Backend) checkEpoch(ctx context.Context, epoch *string) error {
 		return err
 	})
 	if err != nil {
-		return failed("read the state of the stream", b.permissionError(err))
+		return 0, failed("read the state of the stream", b.permissionError(err))
 	}
 	now := epochOf(info.Created)
 	if now == *epoch {
-		return nil
+		return info.State.LastSeq, nil
 	}
 	if b.epoch.CompareAndSwap(epoch, &now) {
 		b.reset()
 	}
-	return failed("read blocks", errNewStream)
+	return 0, failed("compare the epochs", errNewStream)
 }

@@ -80,7 +80,7 @@ const maxForkScan = 1 << 14
 // admits reports whether s may be the block directly after the block at p.
 func (p *place) admits(s *stored) bool {
 	switch {
-	case s.block.Cursor <= p.cursor:
+	case s.block.Cursor <= p.cursor || s.isOlder(p.epoch):
 		return false
 	case s.prev == nil:
 		return !p.linked
@@ -133,7 +133,10 @@ func leadingNumber(c chaingql.Cursor) (uint64, bool) {
 // caller notices the gap. If there is no run of at least two messages, start returns -1,
 // unless the messages name no predecessors at all: then it returns the first one.
 func (b *Backend) start(messages []stored) (from int, sure bool) {
-	type run struct{ root, length int } // index of the first message, and number of messages
+	type run struct {
+		root, length int // index of the first message, and number of messages
+		epoch        int64
+	}
 	runs, first, names := map[chaingql.Cursor]run{}, -1, false
 	lengths, ends := make([]int, len(messages)), make([]int, len(messages)) // length and end of each run, by root
 	certain := -1
@@ -146,14 +149,15 @@ func (b *Backend) start(messages []stored) (from int, sure bool) {
 		if known && !is {
 			continue
 		}
-		r := run{root: i}
+		r := run{root: i, epoch: s.epoch}
 		if s.prev == nil && first < 0 {
 			first = i
 		}
 		if s.prev != nil {
 			names = true
-			if before, met := runs[*s.prev]; met && *s.prev < s.block.Cursor && !tooFar(*s.prev, s.block.Cursor) {
-				r = before
+			if before, met := runs[*s.prev]; met && *s.prev < s.block.Cursor && !tooFar(*s.prev, s.block.Cursor) &&
+				!s.isOlder(before.epoch) {
+				r.root, r.length = before.root, before.length
 			}
 		}
 		r.length++
@@ -252,7 +256,7 @@ func (b *Backend) linksAt(ctx context.Context, messages []stored) (*linker, erro
 func suspect(before, s *stored) bool {
 	return s.block.Cursor <= before.block.Cursor || (s.prev == nil) != (before.prev == nil) ||
 		s.prev != nil && (*s.prev < before.block.Cursor || *s.prev >= s.block.Cursor) ||
-		tooFar(before.block.Cursor, s.block.Cursor)
+		tooFar(before.block.Cursor, s.block.Cursor) || s.isOlder(before.epoch)
 }
 
 // isLinked reports whether s is a block. It is a block if that is already known, or if it is the predecessor or the

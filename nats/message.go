@@ -24,6 +24,9 @@ type message struct {
 	SeqNo uint32           `json:"seq_no"`
 	Hash  string           `json:"hash"`
 	Time  time.Time        `json:"time"`
+	// Epoch is the epoch of the stream for which the message was published, or the epoch of the
+	// previous block if that is higher. It is 0 if the message was published by another program.
+	Epoch int64 `json:"epoch,omitempty,string"`
 }
 
 // A stored value describes a message of the block stream and the block that was decoded from
@@ -31,6 +34,7 @@ type message struct {
 type stored struct {
 	seq   uint64
 	prev  *chaingql.Cursor // nil if the message does not contain a prev
+	epoch int64            // 0 if the message does not contain an epoch
 	block chaingql.Block
 
 	subject  string
@@ -40,6 +44,10 @@ type stored struct {
 
 // follows reports whether c is the cursor of the message's predecessor.
 func (s *stored) follows(c chaingql.Cursor) bool { return s.prev != nil && *s.prev == c }
+
+// isOlder reports whether the message was published for a stream that was replaced before a block with the given epoch
+// was published. Such a message was on its way while the stream was replaced.
+func (s *stored) isOlder(epoch int64) bool { return s.epoch != 0 && s.epoch < epoch }
 
 // names contains the names of a chain's streams, subjects and bucket.
 type names struct {
@@ -89,9 +97,9 @@ func (n names) balanceSubject(a *chaingql.Address) string {
 	return "$KV." + n.bucket + "." + strconv.Itoa(int(a.Workchain)) + "_" + hex.EncodeToString(a.ID[:])
 }
 
-func encode(b *chaingql.Block, prev *chaingql.Cursor) ([]byte, error) {
+func encode(b *chaingql.Block, prev *chaingql.Cursor, epoch int64) ([]byte, error) {
 	return json.Marshal(message{
-		Cursor: b.Cursor, Prev: prev, SeqNo: b.SeqNo, Hash: b.Hash.String(), Time: b.Time.UTC(),
+		Cursor: b.Cursor, Prev: prev, SeqNo: b.SeqNo, Hash: b.Hash.String(), Time: b.Time.UTC(), Epoch: epoch,
 	})
 }
 
@@ -114,7 +122,8 @@ func (n names) parse(seq uint64, subject string, payload []byte) (stored, error)
 		// err may quote the complete payload.
 		return stored{}, fmt.Errorf("the message is not a block in JSON: error %.120q", err.Error())
 	}
-	s := stored{seq: seq, prev: m.Prev, block: chaingql.Block{SeqNo: m.SeqNo, Time: m.Time.UTC(), Cursor: m.Cursor}}
+	s := stored{seq: seq, prev: m.Prev, epoch: m.Epoch,
+		block: chaingql.Block{SeqNo: m.SeqNo, Time: m.Time.UTC(), Cursor: m.Cursor}}
 	if m.Cursor == "" || checkCursor(m.Cursor) != nil {
 		return stored{}, fmt.Errorf("the cursor %.80q is malformed", m.Cursor)
 	}

@@ -15,6 +15,7 @@ type place struct {
 	seq       uint64          // sequence number of the newest block at or below the cursor, 0 if none ever existed
 	cursor    chaingql.Cursor // cursor of that block, "" if unknown
 	linked    bool            // whether that block contains the cursor of its predecessor
+	epoch     int64           // epoch that the message of that block contains, 0 if unknown
 	pruned    bool            // whether that block was removed from the stream
 	beyondEnd bool            // whether the cursor is after the newest block
 	tooOld    bool            // whether blocks after the cursor may have been removed
@@ -31,7 +32,7 @@ func (p place) end(c chaingql.Cursor) uint64 {
 
 // place returns the place of the block s.
 func (s *stored) place() place {
-	return place{seq: s.seq, cursor: s.block.Cursor, linked: s.prev != nil}
+	return place{seq: s.seq, cursor: s.block.Cursor, linked: s.prev != nil, epoch: s.epoch}
 }
 
 // place returns the place of a cursor, from the cache or by a search. A cached place may

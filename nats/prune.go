@@ -29,6 +29,8 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	switch {
 	case err != nil:
 		return failed("prune", err)
+	case epochOf(info.Created) != *w.epoch:
+		return failed("prune", errNewStream)
 	case info.Config.DenyPurge || info.Config.Sealed:
 		return failed("prune", errDenied)
 	}
@@ -48,6 +50,9 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 		s, err := w.b.js.Stream(ctx, w.b.names.stream)
 		if err != nil {
 			return err
+		}
+		if epochOf(s.CachedInfo().Created) != *w.epoch { // keep is the sequence number of another message
+			return errNewStream
 		}
 		return s.Purge(ctx, jetstream.WithPurgeSequence(max(keep, 1)))
 	})

@@ -47,9 +47,9 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 	if err != nil {
 		return 0, err
 	}
-	prev := w.tail.cursor
+	prev, epoch := w.tail.cursor, w.epochAfter(w.tail)
 	for i := range blocks[:n] {
-		s := stored{seq: w.tail.seq + uint64(i) + 1, prev: prev, block: blocks[i]}
+		s := stored{seq: w.tail.seq + uint64(i) + 1, prev: prev, epoch: epoch, block: blocks[i]}
 		w.b.places.add(s)
 		if i == 0 && (prev == nil || *prev == "") { // the stream contained no block
 			w.b.survey.start(s)
@@ -58,16 +58,23 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 		w.indexer.appended(s)
 		prev = &blocks[i].Cursor
 	}
-	w.tail = &tail{seq: last, cursor: prev}
+	w.tail = &tail{seq: last, cursor: prev, epoch: epoch}
 	return n, nil
+}
+
+// epochAfter returns the epoch that the messages of the blocks after t contain. It is that of the stream, unless the
+// stream is a copy of a newer one.
+func (w *Writer) epochAfter(t *tail) int64 {
+	created, _ := strconv.ParseInt(*w.epoch, 10, 64)
+	return max(created, t.epoch)
 }
 
 // messages encodes blocks that follow w.tail. The first message contains the sequence number
 // of the tail, and the server rejects the message if the stream does not end there.
 func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
-	messages, prev := make([]*nats.Msg, len(blocks)), w.tail.cursor
+	messages, prev, epoch := make([]*nats.Msg, len(blocks)), w.tail.cursor, w.epochAfter(w.tail)
 	for i := range blocks {
-		payload, err := encode(&blocks[i], prev)
+		payload, err := encode(&blocks[i], prev, epoch)
 		if err != nil {
 			return nil, err
 		}

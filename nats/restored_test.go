@@ -29,6 +29,25 @@ func (b *broker) backups() (backUp, restore func()) {
 	return func() { restart(stream, backup) }, func() { restart(backup, stream) }
 }
 
+// appendAndBackUp appends blocks and makes a backup of the stream when it has each of the given numbers of them, in
+// ascending order. It returns functions that restore these backups.
+func (b *broker) appendAndBackUp(w *natschain.Writer, blocks []chaingql.Block, sizes ...int) map[int]func() {
+	b.t.Helper()
+	restore, stored := map[int]func(){}, 0
+	for _, size := range append(sizes, len(blocks)) {
+		if err := w.Append(b.t.Context(), blocks[stored:size]...); err != nil {
+			b.t.Fatal(err)
+		}
+		stored = size
+		if size < len(blocks) {
+			var backUp func()
+			backUp, restore[size] = b.backups()
+			backUp()
+		}
+	}
+	return restore
+}
+
 // TestIndexOfLostBlocksIsIgnored restores the block stream from a backup, but not the index. Then the
 // chain continues with other blocks than before. Pages must not contain blocks that were lost.
 func TestIndexOfLostBlocksIsIgnored(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // errStray is the reason why a well-formed message is not a block.
-var errStray = errors.New("the message does not continue the chain: its prev or its cursor is wrong")
+var errStray = errors.New("the message does not continue the chain: its prev, its cursor or its epoch is wrong")
 
 // A StrayMessage describes a message in the block stream that is not a block of the
 // chain. Reads skip such messages.

@@ -260,11 +260,9 @@ func TestAppendAfterBlockLossLeavesNoGap(t *testing.T) {
 	b := open(t, s.ClientURL(), nil)
 	w := writer(t, b)
 	w.CatchUp(100 * time.Millisecond)
-	if err := w.Append(ctx, all[:10]...); err != nil {
-		t.Fatal(err)
-	}
+	restore := s.appendAndBackUp(w, all[:10], 0, 5)
 	for _, left := range []int{5, 0} {
-		replaceStream(t, s.ClientURL(), all[:left])
+		restore[left]()
 		if left > 0 {
 			if err := w.Append(ctx, all[:left]...); err != nil { // all of them are stored
 				t.Error(err)
@@ -276,7 +274,6 @@ func TestAppendAfterBlockLossLeavesNoGap(t *testing.T) {
 					left, err)
 			}
 		}
-		expectReplaced(t, b)
 		expectStored(t, b, all[:left])
 		if err := w.Append(ctx, all[max(0, left-2):10]...); err != nil {
 			t.Error(err)

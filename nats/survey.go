@@ -156,7 +156,8 @@ func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, er
 	}
 	for i := range messages {
 		s := &messages[i]
-		if s.bad != nil || s.prev == nil || i > 0 && !s.follows(messages[i-1].block.Cursor) {
+		if s.bad != nil || s.prev == nil ||
+			i > 0 && (!s.follows(messages[i-1].block.Cursor) || s.isOlder(messages[i-1].epoch)) {
 			return stored{}, false, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,17 +23,21 @@ import (
 //
 // ErrConflict is also returned if the chain lost blocks that this Writer has seen in it,
 // and the new blocks would therefore leave a gap. This happens, for example, after servers
-// lost power or the stream was created again. In that case, append all blocks after the
-// chain's newest block. If the chain is empty, the Writer accepts only the block with
-// which it began the chain. To begin with another block, use a new Writer.
+// lost power or a backup was restored. In that case, append all blocks after the chain's
+// newest block. If the chain is empty, the Writer accepts only the block with which it
+// began the chain. To begin with another block, use a new Writer.
 var ErrConflict = errors.New("conflict with stored blocks")
 
 // A Writer writes the blocks and balances of a chain. [Backend.Writer] returns a Writer.
 // Its methods may be called concurrently. Any number of Writers in any number of processes
 // may write to one chain. Each message contains the sequence number of the message that it
 // must follow, so a block is stored in cursor order or not at all.
+//
+// A Writer belongs to the block stream for which it was created. If that stream is deleted
+// and created again, all calls return an error that wraps [chaingql.ErrChainReplaced].
 type Writer struct {
 	b          *Backend
+	epoch      *string // of the stream for which the Writer was created
 	js         jetstream.JetStream
 	sem        chan struct{}     // held by the running Append; guards the fields below
 	tail       *tail             // end of the stream, nil if it must be looked up
@@ -50,6 +55,7 @@ type Writer struct {
 type tail struct {
 	seq    uint64           // sequence number of the newest message
 	cursor *chaingql.Cursor // cursor of the newest block, nil if that block was removed
+	epoch  int64            // epoch that the message of that block contains, 0 if unknown
 }
 
 // Writer returns a Writer for the Backend's chain. It returns an error if the permission
@@ -71,7 +77,10 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 	if err != nil {
 		return nil, failed("open a writer", err)
 	}
-	w := &Writer{b: b, js: js, sem: make(chan struct{}, 1), catchUp: b.opts.Timeout,
+	if err := b.checkEpoch(ctx, b.epoch.Load()); err != nil && !errors.Is(err, errNewStream) {
+		return nil, err
+	}
+	w := &Writer{b: b, epoch: b.epoch.Load(), js: js, sem: make(chan struct{}, 1), catchUp: b.opts.Timeout,
 		batches: info.Config.AllowAtomicPublish}
 	w.indexing = b.openIndex(ctx)
 	if !w.batches {
@@ -138,6 +147,9 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	}
 	for len(blocks) > 0 {
 		n, err := w.countStored(ctx, blocks)
+		if err == nil || !w.b.retryable(err) { // the blocks may have been compared with those of a new stream
+			err = cmp.Or(w.b.checkEpoch(ctx, w.epoch), err)
+		}
 		if err == nil {
 			if n > 0 && n < len(blocks) && blocks[n-1].Cursor < w.newestSeen {
 				// the newest blocks were lost and are appended again
@@ -191,7 +203,7 @@ func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int,
 	looked := w.tail == nil
 	for begun := time.Now(); w.tail == nil; {
 		w.indexer.restart()
-		last, err := w.b.lastSeq(ctx) // the message with this number may have been removed
+		last, err := w.b.lastSeqOf(ctx, w.epoch) // the message with this number may have been removed
 		if err != nil {
 			return 0, err
 		}
@@ -203,7 +215,7 @@ func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int,
 		case !found && end > 0:
 			w.tail = &tail{seq: end}
 		case w.continues(newest.block.Cursor, blocks):
-			w.tail = &tail{seq: end, cursor: &newest.block.Cursor}
+			w.tail = &tail{seq: end, cursor: &newest.block.Cursor, epoch: newest.epoch}
 		case time.Since(begun) > w.catchUp:
 			return 0, w.lostError(newest.block.Cursor)
 		default: // a new leader may still have to catch up
