@@ -68,7 +68,7 @@ func (w *Writer) setBalances(ctx context.Context, tx pgx.Tx, changed source) err
 		" WHERE EXISTS (SELECT FROM %s WHERE chain = $%d)"+
 		" ON CONFLICT (workchain, id) DO UPDATE SET balance = excluded.balance",
 		w.b.tables.accounts, accountColumns, changed.from, w.b.tables.state, len(changed.args)+1),
-		append(changed.args, w.chain)...)
+		append(changed.args, w.chain.id)...)
 	if err == nil && done.RowsAffected() == 0 {
 		return errReplaced
 	}

@@ -29,8 +29,8 @@ func (b *Backend) readChain(ctx context.Context) (*chain, error) {
 	return &chain{id: id, epoch: strings.ReplaceAll(id, "-", "")}, err
 }
 
-// noticed returns the error for the caller of a read of chain old that failed with err. If that is errReplaced, later
-// calls read the new chain.
+// noticed returns the error for the caller of a read or write of chain old that failed with err. If that is
+// errReplaced, later calls use the new chain.
 func (b *Backend) noticed(ctx context.Context, old *chain, err error) error {
 	if !errors.Is(err, errReplaced) || b.chain.Load() != old {
 		return err

@@ -89,7 +89,7 @@ func (w *Writer) append(
 		return false, err
 	}
 	// If the chain has lost blocks, the new blocks must overlap the remaining ones. Otherwise there would be a gap.
-	if had := w.b.recordNewest(w.chain, ""); newest < had && blocks[0].Cursor > newest {
+	if had := w.b.recordNewest(w.chain.id, ""); newest < had && blocks[0].Cursor > newest {
 		return false, fmt.Errorf("the chain has lost blocks: its newest cursor was %q and is now %q, "+
 			"but the new blocks begin at %q: %w", had, newest, blocks[0].Cursor, ErrConflict)
 	}
@@ -117,7 +117,7 @@ func (w *Writer) lock(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.C
 	var batch pgx.Batch
 	batch.Queue(lockSQL, w.b.key("write"))
 	batch.Queue("SELECT coalesce((SELECT max(cursor) FROM "+w.b.tables.blocks+" WHERE cursor > s.pruned), ''), "+
-		"s.pruned FROM "+w.b.tables.state+" s WHERE chain = $1", w.chain)
+		"s.pruned FROM "+w.b.tables.state+" s WHERE chain = $1", w.chain.id)
 	results := tx.SendBatch(ctx, &batch)
 	defer results.Close()
 	if _, err := results.Exec(); err != nil {

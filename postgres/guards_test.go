@@ -195,6 +195,9 @@ func TestBackendServesTheNewChainAfterAReplacement(t *testing.T) {
 			_, err := b.BlockByHash(t.Context(), at("03")[0].Hash)
 			return err
 		},
+		"Append":     func(b *postgres.Backend) error { return writer(t, b).Append(t.Context(), at("04")...) },
+		"SetBalance": func(b *postgres.Backend) error { return writer(t, b).SetBalances(t.Context(), balances) },
+		"Prune":      func(b *postgres.Backend) error { return writer(t, b).Prune(t.Context(), "03") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := &postgres.Options{Schema: newSchema()}

@@ -28,8 +28,8 @@ var ErrConflict = errors.New("conflict with stored blocks")
 // chain: a lock serializes their transactions, so that blocks become visible in cursor order.
 type Writer struct {
 	b     *Backend
-	chain string // identifier of the chain
-	temp  bool   // the role may create temporary tables
+	chain *chain
+	temp  bool // the role may create temporary tables
 }
 
 // Writer returns a Writer of the Backend's chain. It returns an error if the role has no
@@ -56,7 +56,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 			"INSERT and UPDATE on accounts; to prune, it also needs DELETE on blocks and UPDATE on chaingql_state",
 			b.opts.Schema)
 	}
-	return &Writer{b, c.id, temp}, nil
+	return &Writer{b, c, temp}, nil
 }
 
 // Append commits blocks in one transaction. Their cursors must ascend. A new block must
@@ -109,7 +109,7 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 		return w.commit(ctx, tx, blocks, accounts)
 	})
 	if err == nil && len(blocks) > 0 {
-		w.b.recordNewest(w.chain, blocks[len(blocks)-1].Cursor)
+		w.b.recordNewest(w.chain.id, blocks[len(blocks)-1].Cursor)
 		w.analyze(ctx, len(blocks))
 	}
 	return err
@@ -166,7 +166,7 @@ func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func
 	}
 	if err := do(ctx, tx); err != nil {
 		_ = tx.Rollback(ctx) // if Rollback fails, pgx closes the connection
-		return failed(what, withDeadline(ctx, err))
+		return w.b.noticed(ctx, w.chain, failed(what, withDeadline(ctx, err)))
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return failed(what, withDeadline(ctx, err))
