@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"container/list"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -36,7 +35,7 @@ type Bound struct {
 	literals []any
 
 	// lastFound is the cache entry that the last Find found by its text.
-	lastFound *list.Element
+	lastFound *entry
 
 	// ownBytes is the memory of a subscription's variables in bytes, without values that belong to the operation.
 	ownBytes int
@@ -73,19 +72,13 @@ type Variable struct {
 // the document. b keeps references to the values in variables until Release or the next Find.
 func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variable) bool {
 	b.cache, b.placeholders, b.literals, b.cachedOnly = c, b.placeholders[:0], nil, true
-	c.mu.Lock()
-	at := b.lastFound
-	if at == nil || !at.Value.(*entry).matches(text) {
-		if at = c.entries[key{byText, string(text)}]; at == nil {
-			at = c.entries[key{byRepeatedText, string(text)}]
+	e := b.lastFound
+	if !e.reuse(text) {
+		e, b.lastFound = c.findText(text), nil
+		if e != nil && e.total() <= maxLastFound {
+			b.lastFound = e
 		}
 	}
-	e := c.touch(at)
-	b.lastFound = nil
-	if e != nil && e.total() <= maxLastFound {
-		b.lastFound = at
-	}
-	c.mu.Unlock()
 	var doc *document
 	repeated := false
 	if e != nil {
@@ -111,6 +104,17 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 		c.keepLiterals(b, doc)
 	}
 	return true
+}
+
+// findText returns the entry of a document or of a repeated text, or nil if there is none.
+func (c *Cache) findText(text []byte) *entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.entries[key{byText, string(text)}]
+	if at == nil {
+		at = c.entries[key{byRepeatedText, string(text)}]
+	}
+	return c.touch(at)
 }
 
 // Release drops the references that Find left in b, and its buffers if they are large.

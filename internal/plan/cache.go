@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -13,7 +14,8 @@ import (
 )
 
 // A Cache checks and compiles documents and keeps the compiled ones. If these take more memory than
-// Limits.CacheBytes, it evicts the least recently used. It is safe for concurrent use.
+// Limits.CacheBytes, it evicts the least recently used. A document that was found again without a lookup counts as used
+// when it is to be evicted. It is safe for concurrent use.
 type Cache struct {
 	schema *Schema
 	limits Limits
@@ -66,11 +68,21 @@ type entry struct {
 
 	literals *literals // of a repeated text; otherwise nil
 
-	evicted bool // guarded by Cache.mu
+	evicted atomic.Bool
+	used    atomic.Bool // reuse has found the entry since evict has last seen it
 }
 
-// matches reports whether e is still cached and has the document with this text. The caller holds Cache.mu.
-func (e *entry) matches(text []byte) bool { return !e.evicted && e.key.text == string(text) }
+// reuse reports whether e is still cached and has the document with this text, and marks it as used. It takes no lock
+// and does not set the mark twice, because processors wait for each other's changes (BenchmarkFindOnAllProcessors).
+func (e *entry) reuse(text []byte) bool {
+	if e == nil || e.evicted.Load() || e.key.text != string(text) {
+		return false
+	}
+	if !e.used.Load() {
+		e.used.Store(true)
+	}
+	return true
+}
 
 // A Mask returns the error that the client receives instead of a resolver's error. *report is nil at the first call of
 // a Run, and Mask may set it; Run then calls its Done at its end.
@@ -305,10 +317,16 @@ func (e *entry) total() int {
 // evict removes the least recently used entries until the others are within Limits.CacheBytes. The caller holds
 // c.mu.
 func (c *Cache) evict() {
-	for c.bytes > c.limits.CacheBytes {
+	for spared := 0; c.bytes > c.limits.CacheBytes; {
 		el := c.lru.Back()
-		oldest := c.lru.Remove(el).(*entry)
-		oldest.evicted = true
+		oldest := el.Value.(*entry)
+		if spared < c.lru.Len() && oldest.used.CompareAndSwap(true, false) { // bounded, because others set the mark
+			c.lru.MoveToFront(el)
+			spared++
+			continue
+		}
+		c.lru.Remove(el)
+		oldest.evicted.Store(true)
 		delete(c.entries, oldest.key)
 		for _, k := range oldest.aliases {
 			if c.entries[k] == el {

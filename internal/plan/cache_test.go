@@ -249,7 +249,7 @@ func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 		}
 	}
 	find("{a:int}")
-	for _, other := range []string{"g", "h", "i"} {
+	for _, other := range []string{"g", "h", "i", "j", "k", "l"} { // a is passed over once
 		prepare(t, c, "{"+other+":int}", nil)
 	}
 	if find("{a:int}") {
@@ -258,21 +258,10 @@ func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 	if prepare(t, c, "{a:int}", nil); !find("{a:int}") {
 		t.Error("Find does not find a document that was cached again")
 	}
-}
-
-// An operation that costs too much is refused without compiling, so that it is not priced twice.
-func TestPrepareCachedReturnsErrorsOfKnownDocuments(t *testing.T) {
-	limits := defaultLimits
-	limits.Calls = 1
-	c := NewCache(countingSchema(t, new(steps)), limits, masked, nil)
-	const text = "query($v:Counted){a:counted(l:[$v]) b:counted}"
-	if b, errs := c.PrepareCached(text, "", nil); b != nil || errs != nil {
-		t.Errorf("an unknown document: got %v and %v, want neither", b, errs)
-	}
-	_, want := c.Prepare(text, "", nil)
-	b, errs := c.PrepareCached(text, "", nil)
-	if b != nil || len(want) == 0 || fmt.Sprint(errs) != fmt.Sprint(want) {
-		t.Errorf("got %v and %v, want the errors of Prepare: %v", b, errs, want)
+	for _, other := range []string{"m", "n", "o", "p", "q", "r"} { // Find never looks a up
+		if prepare(t, c, "{"+other+":int}", nil); !find("{a:int}") {
+			t.Fatal("a document was evicted although Find found it before each new document")
+		}
 	}
 }
 

@@ -1,0 +1,65 @@
+package plan
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// Two callers find the same document while others evict it again and again.
+func TestFindWithoutALookupIsSafeForConcurrentUse(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	prepare(t, c, "{a:int}", nil)
+	c.limits.CacheBytes = 3 * c.bytes
+	var callers sync.WaitGroup
+	for range 2 {
+		callers.Go(func() {
+			var b Bound
+			for range 500 {
+				if !c.Find(&b, []byte("{a:int}"), "", nil) {
+					prepare(t, c, "{a:int}", nil)
+				} else if got := string(b.run(nil)); got != `{"data":{"a":42}}` {
+					t.Errorf("got %s", got)
+				}
+			}
+		})
+	}
+	for i := range 500 {
+		prepare(t, c, fmt.Sprintf("{b%d:int}", i), nil)
+	}
+	callers.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bytes > c.limits.CacheBytes {
+		t.Errorf("the cache has %d bytes, want at most %d", c.bytes, c.limits.CacheBytes)
+	}
+}
+
+// An operation that costs too much is refused without compiling, so that it is not priced twice.
+func TestPrepareCachedReturnsErrorsOfKnownDocuments(t *testing.T) {
+	limits := defaultLimits
+	limits.Calls = 1
+	c := NewCache(countingSchema(t, new(steps)), limits, masked, nil)
+	const text = "query($v:Counted){a:counted(l:[$v]) b:counted}"
+	if b, errs := c.PrepareCached(text, "", nil); b != nil || errs != nil {
+		t.Errorf("an unknown document: got %v and %v, want neither", b, errs)
+	}
+	_, want := c.Prepare(text, "", nil)
+	b, errs := c.PrepareCached(text, "", nil)
+	if b != nil || len(want) == 0 || fmt.Sprint(errs) != fmt.Sprint(want) {
+		t.Errorf("got %v and %v, want the errors of Prepare: %v", b, errs, want)
+	}
+}
+
+// BenchmarkFindOnAllProcessors finds the same document on all processors at once.
+func BenchmarkFindOnAllProcessors(b *testing.B) {
+	c := testCache(b, defaultLimits)
+	text := []byte("query latest { int a:int b:int c:int d:int e:int f:int g:int h:int i:int }")
+	prepare(b, c, string(text), nil)
+	b.RunParallel(func(p *testing.PB) {
+		var bound Bound
+		for p.Next() {
+			c.Find(&bound, text, "", nil)
+		}
+	})
+}
