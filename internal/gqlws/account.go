@@ -3,6 +3,7 @@ package gqlws
 import (
 	"io"
 	"os"
+	"slices"
 )
 
 // An Account counts the memory in bytes that one connection uses for:
@@ -88,7 +89,7 @@ func (c *conn) startQueries() {
 		(maxQueries <= 0 || c.runningQueries < maxQueries) &&
 		(maxUnsent <= 0 || c.unsentBytes+c.expectedBytes <= maxUnsent) {
 		op := c.waitingQueries[0]
-		c.waitingQueries = c.waitingQueries[1:]
+		c.waitingQueries = slices.Delete(c.waitingQueries, 0, 1) // [1:] would keep op and its response in memory
 		c.expectedBytes += op.size
 		c.runningQueries++
 		op.running = true

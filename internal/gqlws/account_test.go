@@ -1,13 +1,18 @@
 package gqlws
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
+	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -158,4 +163,80 @@ func TestMemoryOfWaitingQueryIsCounted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A runSession is a fakeSession with one query.
+type runSession struct {
+	*fakeSession
+	run func() []byte
+}
+
+func (s *runSession) Start(context.Context, []byte) (Operation, error) {
+	return s.query(func(context.Context) []byte { return s.run() }), nil
+}
+
+// The memory of a response is not counted any more after the client has stopped the query.
+func TestResponseOfAStoppedQueryIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var response weak.Pointer[[1 << 20]byte]
+		s := NewServer(testOptions)
+		p := dial(t, s, &runSession{newFakeSession(t), func() []byte {
+			b := new([1 << 20]byte)
+			response = weak.Make(b)
+			return b[:]
+		}})
+		p.sendText(`{"type":"connection_init"}`) // the peer does not read the acknowledgement, so the response waits
+		p.sendText(fmt.Sprintf(startWait, 1))
+		synctest.Wait()
+		if runtime.GC(); response.Value() == nil {
+			t.Error("the response is not in memory before the peer has stopped the query")
+		}
+		p.sendText(`{"type":"stop","id":"1"}`)
+		synctest.Wait()
+		if runtime.GC(); response.Value() != nil {
+			t.Error("the response of a stopped query is still in memory")
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
+// A capConn records the capacity of the buffers that are written.
+type capConn struct {
+	net.Conn
+	caps chan int
+}
+
+func (c capConn) Write(p []byte) (int, error) {
+	c.caps <- cap(p)
+	return c.Conn.Write(p)
+}
+
+// The memory of a small write is not counted, so it must not keep the buffer of a large one.
+func TestBufferOfALargeWriteIsNotReusedForASmallOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		caps := make(chan int, 100)
+		s := NewServer(testOptions)
+		ss := &runSession{newFakeSession(t), func() []byte { return make([]byte, 1<<20) }}
+		go s.Accept(&pipeWriter{conn: capConn{there, caps}, header: http.Header{}}, upgradeRequest("graphql-ws"), ss)
+		if _, err := http.ReadResponse(bufio.NewReader(here), nil); err != nil {
+			t.Fatal(err)
+		}
+		p := &peer{t: t, conn: here, writing: make(chan struct{}, 1)}
+		p.sendText(fmt.Sprintf(startWait, 1)) // the complete message follows the response
+		p.startReading()
+		synctest.Wait()
+		largest, last := 0, 0
+		for len(caps) > 0 {
+			last = <-caps
+			largest = max(largest, last)
+		}
+		if largest < 1<<20 || last > 2*smallWrite {
+			t.Errorf("the largest buffer has %d bytes and the last one %d, want at least %d and at most %d",
+				largest, last, 1<<20, 2*smallWrite)
+		}
+		p.conn.Close()
+		shutdown(t, s)
+	})
 }

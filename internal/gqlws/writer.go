@@ -151,7 +151,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 
 		case len(c.outbox) > 0:
 			frame := c.outbox[0]
-			if c.outbox = c.outbox[1:]; len(c.outbox) == 0 {
+			if c.outbox = slices.Delete(c.outbox, 0, 1); len(c.outbox) == 0 {
 				c.outbox = nil
 			}
 			c.outboxBytes -= len(frame) + frameCost
