@@ -22,6 +22,9 @@ var (
 	// deleted the block, which is found out separately, one of them may have it later.
 	errMissing = fmt.Errorf("tonlite: no lite server has the block (%w)", chaingql.ErrUnavailable)
 
+	// errInvented is returned if a server names a masterchain block that no server can prove.
+	errInvented = errors.New("invalid response: an invented block")
+
 	// errLagging wraps errMissing. It is returned if a server does not have the newest known
 	// block yet.
 	errLagging = fmt.Errorf("%w yet: the server lags behind", errMissing)
@@ -145,7 +148,7 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 	for r, ok := h.next(); ok; r, ok = h.next() {
 		late = late && r.place != order[0]
 		s := set.all[r.place]
-		err := set.judge(ctx, s, r, check)
+		err := set.judge(ctx, s, q, r, check)
 		switch {
 		case err == nil:
 			if failed != nil || lagging || late { // prefer a server that works, and is fast
@@ -217,9 +220,11 @@ func (e unusedError) Error() string {
 
 func (e unusedError) Unwrap() error { return e.cause }
 
-// judge calls check with the response of server s. It returns an error if s failed, sent an invalid
-// response, or does not have the block.
-func (set *servers) judge(ctx context.Context, s *server, r reply, check func(lite.Message) error) error {
+// judge calls check with the response of server s to q. It returns an error if s failed, sent an
+// invalid response, or does not have the block.
+func (set *servers) judge(
+	ctx context.Context, s *server, q lite.Message, r reply, check func(lite.Message) error,
+) error {
 	err := r.err
 	if err == nil {
 		err = recoverPanics(func() error { return check(r.answer) })
@@ -227,8 +232,11 @@ func (set *servers) judge(ctx context.Context, s *server, r reply, check func(li
 			s.succeeded()
 			return nil
 		}
-		if !errors.Is(err, errMissing) {
+		switch {
+		case !errors.Is(err, errMissing):
 			err = fmt.Errorf("invalid response: %w", err)
+		case errors.Is(err, errUnproven) && set.repeats(ctx, s, q):
+			err = fmt.Errorf("%w: %v", errInvented, err) // not %w: the block is not missing
 		}
 	}
 	var unused unusedError
@@ -254,6 +262,17 @@ func (set *servers) judge(ctx context.Context, s *server, r reply, check func(li
 	}
 	set.backOff(s, err)
 	return err
+}
+
+// repeats reports whether server s still answers q. If no server can prove the block in the first
+// response, a server that has deleted the block meanwhile does not.
+func (set *servers) repeats(ctx context.Context, s *server, q lite.Message) bool {
+	_, release, err := set.fetch(ctx, s, q, new(atomic.Int32))
+	if err != nil {
+		return false
+	}
+	release()
+	return true
 }
 
 // timeout returns the time limit of one query or one attempt to connect. If there are several

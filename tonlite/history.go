@@ -57,9 +57,20 @@ func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 	return low, nil
 }
 
-// has reports whether any server has the masterchain block with the given seq_no.
+// has reports whether any server has the masterchain block with the given seq_no. A server must prove
+// the block and send its header, because it could invent an id, or know that of a block that it does
+// not have.
 func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
-	_, err := b.lookup(ctx, seqNo, func(lite.BlockID) error { return nil })
+	head, _ := b.knownHead()
+	_, err := b.lookup(ctx, seqNo, func(id lite.BlockID) error {
+		if known, ok := b.masters.get(seqNo); !ok || known.id != id {
+			if err := b.prover.prove(ctx, id, head); err != nil {
+				return err
+			}
+		}
+		_, err := b.header(ctx, id)
+		return err
+	})
 	if errors.Is(err, errMissing) {
 		return false, nil
 	}

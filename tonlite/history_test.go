@@ -3,10 +3,13 @@ package tonlite_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/tonlite"
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
@@ -293,4 +296,48 @@ func TestOldBlocksAreReadAfterTheirServerHasRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, page, chaingql.PageOf(chain.Blocks(), first))
+}
+
+// TestClaimedBlocksDoNotHideOldestBlock uses two servers that have the blocks from 20 on. One of them
+// claims to have all older ones, too, with invented ids.
+func TestClaimedBlocksDoNotHideOldestBlock(t *testing.T) {
+	chain := liteservertest.Generate(40)
+	for _, liarFirst := range []bool{true, false} {
+		liar, honest := start(t, chain, nil), start(t, chain, nil)
+		liar.Forget(20)
+		honest.Forget(20)
+		var log testkit.Buffer
+		b := open(t, liar.Config(honest), &tonlite.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b.Prefer(1)
+		if liarFirst {
+			b.Prefer(0)
+		}
+		liar.SetLie(liteservertest.FalseClaims)
+		for range 3 {
+			oldest := chaingql.ChainOrder(-1, 1<<63, 20, 0)
+			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3})
+			if err != nil {
+				t.Fatalf("first page: got error %v", err)
+			}
+			same(t, page, chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 3, After: oldest}))
+			gone := chain.Blocks()[3].Cursor
+			_, err = b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3, After: gone})
+			if !errors.Is(err, chaingql.ErrCursorTooOld) {
+				t.Errorf("page after an old cursor: got error %v, want ErrCursorTooOld", err)
+			}
+			for _, err := range b.Follow(t.Context(), gone) {
+				if !errors.Is(err, chaingql.ErrCursorTooOld) {
+					t.Errorf("Follow after an old cursor: got error %v, want ErrCursorTooOld", err)
+				}
+				break
+			}
+			_, err = b.BlockBySeqNo(t.Context(), -1, 1<<63, 5)
+			if !errors.Is(err, chaingql.ErrBlockNotFound) {
+				t.Errorf("deleted block by number: got error %v, want ErrBlockNotFound", err)
+			}
+		}
+		if text := log.String(); !strings.Contains(text, liar.Addr()) || strings.Contains(text, honest.Addr()) {
+			t.Errorf("with the liar preferred: %v: got log %q, want a line about the liar only", liarFirst, text)
+		}
+	}
 }

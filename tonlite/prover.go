@@ -60,7 +60,11 @@ func (t *prover) prove(ctx context.Context, id, head lite.BlockID) error {
 // response may end before the target: reached is the block at which it ends, and key is the
 // newest key block that it proves.
 func (t *prover) proveStep(ctx context.Context, from, to lite.BlockID) (reached, key lite.BlockID, err error) {
-	err = t.servers.ask(ctx, lite.GetBlockProof{Known: from, Target: to}, func(answer lite.Message) error {
+	var q lite.Message = lite.GetBlockProof{Known: from, Target: to}
+	if from.SeqNo > to.SeqNo { // from may be the head: lets a lagging server catch up
+		q = lite.Wait{SeqNo: from.SeqNo, Timeout: uint32(t.servers.opts.Timeout.Milliseconds() / 4), Then: q}
+	}
+	err = t.servers.ask(ctx, q, func(answer lite.Message) error {
 		p, ok := answer.(lite.BlockProof)
 		if !ok || len(p.Links) == 0 {
 			return errAnswer

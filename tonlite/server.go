@@ -157,6 +157,9 @@ func (s *server) failed(err error) {
 	defer s.mu.Unlock()
 	s.backoff = min(max(minBackoff, 2*s.backoff), maxBackoff)
 	s.retryAt, s.cause = time.Now().Add(s.backoff), err
+	if errors.Is(err, errInvented) {
+		s.lastSuccess = time.Time{} // it is not expected to have blocks that other servers do not have
+	}
 }
 
 func (s *server) succeeded() {

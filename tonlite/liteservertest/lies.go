@@ -51,6 +51,8 @@ const (
 	FalseHistory
 	// FalsePast answers some lookups by seq_no with forged blocks.
 	FalsePast
+	// FalseClaims answers lookups of masterchain blocks that the Server does not have with invented ids.
+	FalseClaims
 	// FalseCreation answers lookups of shard blocks with forged blocks, which claim to have been created
 	// after the last masterchain block.
 	FalseCreation
@@ -153,9 +155,15 @@ func (l Lie) spoil(data []byte) []byte {
 	return data
 }
 
-// unknown returns the response to a query for a forged block. a is the true response, which is an
-// error.
+// unknown returns the response to a query for a block that is forged, or that the Server does not
+// have. a is the true response, which is an error.
 func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
+	if look, ok := q.(lite.LookupBlock); ok && l == FalseClaims && look.Workchain == masterchain {
+		if id, ok := c.master(look.SeqNo); ok {
+			id.Root[0]++
+			return lite.BlockHeader{ID: id}
+		}
+	}
 	if l != FalseHead && l != FalseHistory && l != FalsePast {
 		return a
 	}
