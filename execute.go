@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/gqlsse"
@@ -42,27 +43,28 @@ const maxPooled = 256 << 10
 // prepared at once, and fast requests do not wait for slow ones. Requests whose documents are already compiled take
 // microseconds. A document of 1.5 kB can take milliseconds to compile. A document that a client names by its hash can
 // take as long if its @skip and @include have new values. Large requests take ten times as long as small ones.
-type preparations struct {
-	compiled     *xsync.Semaphore
-	small, large lane
-}
+//
+// Small messages on sockets have slots of their own, because there may be far more of them than HTTP requests. They
+// wait longer, because all clients may reconnect at once.
+type preparations struct{ compiled, small, large, messages *xsync.Lane }
 
-// A lane bounds the requests whose documents must be compiled: one lane for small requests, one for large ones.
-type lane struct {
-	slots *xsync.Semaphore
-	queue *xsync.Gate // HTTP requests that have a slot or wait for one
-}
+const (
+	// minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
+	minLane = 16
 
-// minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
-const minLane = 16
+	// httpPatience and messagePatience are the times that an HTTP request or a message waits for a slot.
+	httpPatience, messagePatience = time.Second, 5 * time.Second
+)
 
 // newPreparations returns the preparations of a Handler with the given Limits.Requests. Unless minLane is more, each
 // lane admits three eighths of that limit, so that a quarter is left to requests whose documents are compiled already.
 // Otherwise a few slow documents could cause all other requests to be refused.
 func newPreparations(requests int) preparations {
-	semaphore := func() *xsync.Semaphore { return xsync.NewSemaphore(runtime.GOMAXPROCS(0)) }
-	share := min(requests, max(requests/8*3, minLane))
-	return preparations{semaphore(), lane{semaphore(), xsync.NewGate(share)}, lane{semaphore(), xsync.NewGate(share)}}
+	slots, share := runtime.GOMAXPROCS(0), min(requests, max(requests/8*3, minLane))
+	return preparations{
+		xsync.NewLane(slots, 0, httpPatience), xsync.NewLane(slots, share, httpPatience),
+		xsync.NewLane(slots, share, httpPatience), xsync.NewLane(slots, 0, messagePatience),
+	}
 }
 
 // A prepared request has an operation that is ready to run, or errors. It has neither if the caller wanted only a
@@ -74,40 +76,37 @@ type prepared struct {
 }
 
 // run calls prepare for a request of n bytes, in a slot. For a small request, it first calls prepare with compiled set,
-// so that prepare only looks for a compiled document. If limited is set, run refuses a request that must be compiled
-// while its lane is full. To find its document, a small request in a reserve needs no slot.
+// so that prepare only looks for a compiled document. Otherwise small is its lane. If the lane is full or has no free
+// slot in time, run refuses the request. It does nothing for a client that has left meanwhile, so that ctx is done. To
+// find its document, a small request in a reserve needs no slot.
 func (p *preparations) run(
-	n int, limited, reserved bool, prepare func(compiled bool) (prepared, *httpError),
+	ctx context.Context, n int, small *xsync.Lane, reserved bool, prepare func(compiled bool) (prepared, *httpError),
 ) (prepared, *httpError) {
-	to := &p.large
+	to := p.large
 	if n <= freeBytes {
-		cached := func() (prepared, *httpError) { return prepare(true) }
 		var found prepared
 		var refused *httpError
 		if reserved && n <= reservedBytes {
-			found, refused = cached()
+			found, refused = prepare(true)
 		} else {
-			found, refused = inSlot(p.compiled, cached)
+			found, refused = inSlot(ctx, p.compiled, true, prepare)
 		}
 		if refused != nil || found.op != nil || found.errs != nil {
 			return found, refused
 		}
-		to = &p.small
+		to = small
 	}
-	if limited {
-		if ok, _ := to.queue.Enter(); !ok {
-			return prepared{}, unavailable(false, "Requests", "requests")
-		}
-		defer to.queue.Leave()
-	}
-	return inSlot(to.slots, func() (prepared, *httpError) { return prepare(false) })
+	return inSlot(ctx, to, false, prepare)
 }
 
-// inSlot calls prepare when semaphore has a free slot. The wait is short, because a preparation never blocks.
-func inSlot(semaphore *xsync.Semaphore, prepare func() (prepared, *httpError)) (prepared, *httpError) {
-	semaphore.Acquire(context.Background(), 0)
-	defer semaphore.Release()
-	return prepare()
+func inSlot(
+	ctx context.Context, l *xsync.Lane, compiled bool, prepare func(compiled bool) (prepared, *httpError),
+) (prepared, *httpError) {
+	if !l.Enter(ctx) {
+		return prepared{}, unavailable(false, "Requests", "requests")
+	}
+	defer l.Leave()
+	return prepare(compiled)
 }
 
 // prepareHTTP prepares a request that was received. It does not decode a body of the usual form whose document is

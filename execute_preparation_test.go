@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -170,6 +171,79 @@ func TestCompiledQueriesDoNotWaitForCompilations(t *testing.T) {
 			})
 		})
 	}
+}
+
+// heldDocument is the body of a small request that exceeds the alias limit of a Handler from heldPreparation.
+var heldDocument = body("{a:info{version}b:info{version}}", nil)
+
+func TestRequestThatWaitsTooLongForPreparationIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, release := heldPreparation(t, 100)
+		var all sync.WaitGroup
+		for range runtime.GOMAXPROCS(0) {
+			all.Go(func() { post(h, heldDocument) })
+		}
+		synctest.Wait()
+		begun := time.Now()
+		w := post(h, request802)
+		equal(t, "status", w.Code, 503)
+		equal(t, "Retry-After", w.Header().Get("Retry-After"), "1")
+		equal(t, "time it waited", time.Since(begun), time.Second)
+		close(release)
+		all.Wait()
+		equal(t, "status with a free slot", post(h, request802).Code, 200)
+	})
+}
+
+// Otherwise a client could send many requests, over one connection at a time, and leave.
+func TestRequestsOfClientsThatHaveLeftAreNotPrepared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var checked atomic.Int32
+		release := make(chan struct{})
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
+			Limits: chaingql.Limits{Aliases: 1},
+			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) {
+				if limit == "Aliases" {
+					checked.Add(1)
+					<-release
+				}
+			}},
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		slots := runtime.GOMAXPROCS(0)
+		var all sync.WaitGroup
+		for range slots + 5 {
+			all.Go(func() {
+				r := httptest.NewRequestWithContext(ctx, "POST", "/demo/graphql", strings.NewReader(heldDocument))
+				r.Header.Set("Content-Type", "application/json")
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			})
+		}
+		synctest.Wait()
+		leave()
+		close(release)
+		all.Wait()
+		equal(t, "documents that were checked", int(checked.Load()), slots)
+	})
+}
+
+func TestMessagesAndRequestsDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, release := heldPreparation(t, 100)
+		n := serve(t, h)
+		var all sync.WaitGroup
+		for range 2 * runtime.GOMAXPROCS(0) {
+			all.Go(func() { post(h, heldDocument) })
+		}
+		synctest.Wait()
+		s := n.socket(t)
+		begun := time.Now()
+		s.send(startVersion)
+		s.expect("response to a message", dataVersion, complete)
+		equal(t, "time it took", time.Since(begun), 0)
+		close(release)
+		all.Wait()
+	})
 }
 
 // A document that is cached only by its fingerprint must be compiled before it is available by its hash. It waits for

@@ -52,16 +52,16 @@ func (h *Handler) Pending() (bodies, answers int) {
 // HoldPreparations makes all requests wait to be prepared until release is called.
 func (h *Handler) HoldPreparations() (release func()) {
 	p := &h.preparing
-	all := []*xsync.Semaphore{p.compiled, p.small.slots, p.large.slots}
-	for _, s := range all {
+	all := []*xsync.Lane{p.compiled, p.small, p.large, p.messages}
+	for _, lane := range all {
 		for range runtime.GOMAXPROCS(0) {
-			s.Acquire(context.Background(), 0)
+			lane.Enter(context.Background())
 		}
 	}
 	return func() {
-		for _, s := range all {
+		for _, lane := range all {
 			for range runtime.GOMAXPROCS(0) {
-				s.Release()
+				lane.Leave()
 			}
 		}
 	}

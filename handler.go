@@ -232,9 +232,8 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 		return
 	}
 	size := max(len(x.body), len(r.URL.RawQuery))
-	p, refused := h.preparing.run(size, true, reserved, func(compiled bool) (prepared, *httpError) {
-		return h.prepareHTTP(ctx, r, x, compiled)
-	})
+	prepare := func(compiled bool) (prepared, *httpError) { return h.prepareHTTP(ctx, r, x, compiled) }
+	p, refused := h.preparing.run(r.Context(), size, h.preparing.small, reserved, prepare)
 	if refused != nil {
 		work.leave() // the client may read the response slowly
 		h.writeError(w, r, refused)

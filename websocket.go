@@ -156,9 +156,8 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		return gqlws.Operation{}, requestError(false, badRequest("Must provide query string.").Error)
 	}
 	depth := s.h.opts.Limits.Depth
-	// A waiting message stays in memory. Small ones are not refused, because all clients may reconnect at once.
-	limited := len(payload) > freeBytes
-	p, refused := s.h.preparing.run(len(payload), limited, false, func(compiled bool) (prepared, *httpError) {
+	lanes := &s.h.preparing
+	p, refused := lanes.run(ctx, len(payload), lanes.messages, false, func(compiled bool) (prepared, *httpError) {
 		asked, refused := decodeRequest(payload, depth)
 		if refused != nil {
 			return prepared{}, refused

@@ -1,0 +1,41 @@
+package xsync
+
+import (
+	"context"
+	"time"
+)
+
+// A Lane is a Semaphore for work that takes long, with bounds on the number of callers and on their time to wait.
+type Lane struct {
+	slots    *Semaphore
+	callers  *Gate
+	patience time.Duration
+}
+
+// NewLane returns a Lane with a number of slots. At most callers have a slot or wait for one; 0 means no limit. If
+// patience is positive, it is the maximum time to wait for a slot.
+func NewLane(slots, callers int, patience time.Duration) *Lane {
+	return &Lane{NewSemaphore(slots), NewGate(callers), patience}
+}
+
+// Enter takes a slot and returns true; the caller must call Leave. Otherwise there are too many callers, or it waited
+// until its patience ended or ctx was done.
+func (l *Lane) Enter(ctx context.Context) bool {
+	if ok, _ := l.callers.Enter(); !ok {
+		return false
+	}
+	if l.slots.Acquire(ctx, l.patience) {
+		if ctx.Err() == nil { // ctx may be done although there was a slot
+			return true
+		}
+		l.slots.Release()
+	}
+	l.callers.Leave()
+	return false
+}
+
+// Leave frees a slot.
+func (l *Lane) Leave() {
+	l.slots.Release()
+	l.callers.Leave()
+}
