@@ -118,7 +118,8 @@ func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint3
 
 // await waits until the head has at least the given seq_no. It asks the preferred server. If that
 // server fails or has no new block in time, await switches to another one, which becomes the
-// preferred server when it announces a block.
+// preferred server when it announces a block. If proofs take so long that the server already has the
+// block, await moves the head to the newest one.
 func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
 	for {
 		switch head, _ := b.knownHead(); {
@@ -130,9 +131,16 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 		if preferred := int(b.servers.preferred.Load()); preferred != l.place && !l.switched {
 			_ = l.use(ctx, preferred) // if it fails, l keeps its server
 		}
+		begin := time.Now()
 		id, err := l.wait(ctx, seqNo)
 		if err == nil {
+			if l.delayed && time.Since(begin) < minPollInterval && !b.opts.Unproven {
+				// The block is not new, so there may be newer ones. One proof of the newest block is enough.
+				_, _ = b.readHead(ctx) // if it fails, the head advances by one block
+			}
+			begin = time.Now()
 			if err = recoverPanics(func() error { return b.advance(ctx, id) }); err == nil {
+				l.delayed = time.Since(begin) >= minPollInterval
 				if l.switched { // the preferred server may not have the block
 					b.servers.preferred.Store(uint32(l.place))
 					l.switched = false
@@ -178,6 +186,7 @@ type followConn struct {
 	server   *server
 	client   *lite.Client
 	switched bool // the preferred server failed or had no new block
+	delayed  bool // the last proof took longer than minPollInterval
 }
 
 // errNoNewBlock is returned if a server does not have a new masterchain block yet.

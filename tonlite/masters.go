@@ -24,6 +24,11 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 	if head, live := b.knownHead(); live {
 		return head, nil
 	}
+	return b.readHead(ctx)
+}
+
+// readHead is like currentHead, but always queries a server.
+func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
 	lagging := false // whether a server lags behind the head
 	err := b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
 		info, ok := answer.(lite.MasterchainInfo)
@@ -37,7 +42,7 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 		return b.advance(ctx, info.Last)
 	})
 	if b.opts.Unproven && lagging && ctx.Err() == nil && b.dropHead(ctx) {
-		return b.currentHead(ctx)
+		return b.readHead(ctx)
 	}
 	head, _ := b.knownHead()
 	if lagging && ctx.Err() == nil {
