@@ -33,7 +33,7 @@ type page[B any] struct {
 
 	inRecent, inFuture int // the page's indexes in log.queue.recent and log.future, plus 1; 0 if not queued there
 
-	known shardHeads // the newest block of each shard up to the cursor, as far as the waiting readers know
+	known shardHeads // upTo the cursor, the newest block of each shard, as far as the waiting readers know
 	since string     // known contains every shard that had a block after this cursor
 	exact bool       // known is certain, so the blocks up to the cursor need not be read
 

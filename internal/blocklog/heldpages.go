@@ -2,6 +2,8 @@ package blocklog
 
 import (
 	"container/list"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -72,7 +74,8 @@ func (r *Reader[B]) discardSearch() {
 }
 
 // headsOf returns the newest block of each shard up to a reader's position. The result contains every shard that had a
-// block after the cursor began. If exact is false, it is uncertain, and the blocks up to the position must be read.
+// block after the cursor began. If exact is false, it is uncertain, and the blocks up to the position must be read. It
+// may also contain blocks after the position, so the caller must call upTo before it uses the result.
 //
 // For a reader that has read no page, headsOf returns the heads of the log. These are uncertain, because nothing proves
 // that the client received the blocks up to the cursor with which the reader joined. The caller must hold the locks of
@@ -85,11 +88,17 @@ func (l *Log[B]) headsOf(r *Reader[B]) (heads shardHeads, began string, exact bo
 	if r.at.cursor > l.view.Load().newest.cursor {
 		return nil, r.at.cursor, false
 	}
-	heads, shared := l.heads.upTo(r.at.cursor)
-	if shared { // run's goroutine changes l.heads, but a page is checked without the lock
-		heads = heads.clone()
+	return l.shareHeads(), min(max(r.from, l.startCursor), r.at.cursor), false
+}
+
+// shareHeads returns a copy of the heads of the log, which must not be modified. All pages share it until the heads
+// change, because there may be as many pages as readers, and a chain may have many shards. The caller must hold the
+// log's lock.
+func (l *Log[B]) shareHeads() shardHeads {
+	if !maps.EqualFunc(l.shared, l.heads, slices.Equal) {
+		l.shared = l.heads.clone()
 	}
-	return heads, min(max(r.from, l.startCursor), r.at.cursor), false
+	return l.shared
 }
 
 // combine merges the heads of reader r, which is about to wait for page p, into the heads with which the page is
@@ -103,14 +112,13 @@ func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
 		p.known, p.since, p.exact = heads, began, exact
 		return
 	}
-	others := heads
 	if began < p.since {
-		others = p.known
-		p.known, p.since, p.exact = heads, began, exact
+		heads, p.known, p.since, p.exact = p.known, heads, began, exact
 	}
-	lower, changed := p.known.lower(others)
-	if p.known = lower; changed && p.state == pageReading {
-		p.outdated = true
+	known, _ := p.known.upTo(p.after)
+	others, _ := heads.upTo(p.after)
+	if lower, changed := known.lower(others); changed {
+		p.known, p.outdated = lower, p.outdated || p.state == pageReading
 	}
 }
 

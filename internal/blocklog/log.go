@@ -78,8 +78,7 @@ type Options[B any] struct {
 	MinBackoff time.Duration
 
 	// MaxBackoff is the maximum wait before a failed source is called again. The wait grows with each failure. If
-	// MaxBackoff is less than MinBackoff, MinBackoff is used.
-	// See also [Log.Retry].
+	// MaxBackoff is less than MinBackoff, MinBackoff is used. See also [Log.Retry].
 	MaxBackoff time.Duration
 
 	// Silence is the time without a new block after which the source counts as stalled.
@@ -149,6 +148,7 @@ type Log[B any] struct {
 	busy       int        // number of goroutines and timers that Close waits for, plus 1 until Close is called
 	positioned bool       // the log has a position in the source; false until Recent has returned, and after reset
 	heads      shardHeads // written under mu by run's goroutine, which reads it without mu
+	shared     shardHeads // an immutable copy of heads for pages; outdated if it differs
 	learned    shardHeads // heads of shards that heads lacks, from readers that became live since the last block
 	delivered  position   // the position that all groups have reached; before view.newest only during a delivery
 	first      string     // cursor of the chain's first block if the log saw the chain empty; otherwise ""

@@ -37,6 +37,7 @@ func (l *Log[B]) checkPage(after, since string, known shardHeads, exact bool, re
 	if after == "" {
 		known, since = nil, read.entries[0].cursor
 	}
+	known, _ = known.upTo(after)
 	heads := known.clone()
 	if heads == nil {
 		heads = make(shardHeads)
