@@ -256,6 +256,7 @@ func TestClosingTheLastReaderEndsRetriesOfItsPage(t *testing.T) {
 		other.Close()
 		calls = c.paged()
 		time.Sleep(time.Hour)
+		synctest.Wait() // for the check of the silent source
 		if c.paged() != calls || len(l.pages) != 0 || l.Stats().CatchingUp != 0 || l.busy != 2 {
 			t.Errorf("after all readers were closed: %d calls of Page, %d pages, %d tasks, want 0, 0, 2; stats %+v",
 				c.paged()-calls, len(l.pages), l.busy, l.Stats())
