@@ -58,18 +58,14 @@ func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 }
 
 // has reports whether any server has the masterchain block with the given seq_no. A server must prove
-// the block and send its header, because it could invent an id, or know that of a block that it does
-// not have.
+// the block, because it could invent an id.
 func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
 	head, _ := b.knownHead()
 	_, err := b.lookup(ctx, seqNo, func(id lite.BlockID) error {
-		if known, ok := b.masters.get(seqNo); !ok || known.id != id {
-			if err := b.prover.prove(ctx, id, head); err != nil {
-				return err
-			}
+		if known, ok := b.masters.get(seqNo); ok && known.id == id {
+			return nil
 		}
-		_, err := b.header(ctx, id)
-		return err
+		return b.prover.prove(ctx, id, head)
 	})
 	if errors.Is(err, errMissing) {
 		return false, nil
