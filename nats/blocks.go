@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -38,19 +39,7 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	epoch := b.epoch.Load()
-	page, err := b.page(ctx, q)
-	if errors.Is(err, errReplaced) { // the caches describe messages that the stream has lost, or another stream
-		b.reset()
-		if err = b.checkEpoch(ctx, epoch); err == nil {
-			page, err = b.page(ctx, q)
-		}
-	}
-	if err == nil || errors.Is(err, chaingql.ErrCursorTooOld) { // the cursor may be of another stream
-		if changed := b.checkEpoch(ctx, epoch); changed != nil {
-			err = changed
-		}
-	}
+	page, err := b.pageOf(ctx, b.epoch.Load(), q)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, failed("read blocks", err)
 	}
@@ -63,6 +52,29 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 		blocks[i] = page[i].block
 	}
 	return blocks, nil
+}
+
+// pageOf returns a page of the stream with the given epoch.
+func (b *Backend) pageOf(ctx context.Context, epoch *string, q chaingql.BlocksQuery) ([]stored, error) {
+	page, err := b.page(ctx, q)
+	if errors.Is(err, errReplaced) { // the caches describe messages that the stream has lost, or another stream
+		b.reset()
+		if err = b.checkEpoch(ctx, epoch); err == nil {
+			page, err = b.page(ctx, q)
+		}
+	}
+	if err != nil && !errors.Is(err, chaingql.ErrCursorTooOld) { // such a cursor may be of another stream
+		return nil, err
+	}
+	whole, changed := b.rangeOfStream(ctx, epoch)
+	if changed != nil || err != nil {
+		return nil, cmp.Or(changed, err)
+	}
+	filtered := b.names.filter(q) != b.names.all()
+	if q.After == "" && filtered && len(page) > 0 && page[0].seq < whole.from {
+		return b.pageOf(ctx, epoch, q) // blocks after page[0] may have been pruned before they were read
+	}
+	return page, nil
 }
 
 func (b *Backend) page(ctx context.Context, q chaingql.BlocksQuery) (page []stored, err error) {

@@ -24,17 +24,19 @@ func epochOf(created time.Time) string { return strconv.FormatInt(created.UnixNa
 // checkEpoch returns errNewStream if the block stream is not the one with the given epoch. Messages that were read
 // before the call are then from another stream. Later calls read the new stream.
 func (b *Backend) checkEpoch(ctx context.Context, epoch *string) error {
-	_, err := b.lastSeqOf(ctx, epoch)
+	_, err := b.rangeOfStream(ctx, epoch)
 	return err
 }
 
-// lastSeqOf is like lastSeq, but returns errNewStream if the block stream is not the one with the given epoch.
-func (b *Backend) lastSeqOf(ctx context.Context, epoch *string) (uint64, error) {
+// rangeOfStream returns the range of the messages in the block stream: from the oldest one to the newest one that it
+// ever had. If the block stream is not the one with the given epoch, rangeOfStream returns errNewStream.
+func (b *Backend) rangeOfStream(ctx context.Context, epoch *string) (seqRange, error) {
 	var info struct {
 		Error   *jetstream.APIError `json:"error"`
 		Created time.Time           `json:"created"`
 		State   struct {
-			LastSeq uint64 `json:"last_seq"`
+			FirstSeq uint64 `json:"first_seq"`
+			LastSeq  uint64 `json:"last_seq"`
 		} `json:"state"`
 	}
 	err := b.retry(ctx, func(ctx context.Context) error {
@@ -48,14 +50,14 @@ func (b *Backend) lastSeqOf(ctx context.Context, epoch *string) (uint64, error) 
 		return err
 	})
 	if err != nil {
-		return 0, failed("read the state of the stream", b.permissionError(err))
+		return seqRange{}, failed("read the state of the stream", b.permissionError(err))
 	}
 	now := epochOf(info.Created)
 	if now == *epoch {
-		return info.State.LastSeq, nil
+		return seqRange{info.State.FirstSeq, info.State.LastSeq + 1}, nil
 	}
 	if b.epoch.CompareAndSwap(epoch, &now) {
 		b.reset()
 	}
-	return 0, failed("compare the epochs", errNewStream)
+	return seqRange{}, failed("compare the epochs", errNewStream)
 }

@@ -203,12 +203,12 @@ func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int,
 	looked := w.tail == nil
 	for begun := time.Now(); w.tail == nil; {
 		w.indexer.restart()
-		last, err := w.b.lastSeqOf(ctx, w.epoch) // the message with this number may have been removed
+		whole, err := w.b.rangeOfStream(ctx, w.epoch) // the newest message may have been removed
 		if err != nil {
 			return 0, err
 		}
 		newest, found, end, err := w.b.tail(ctx)
-		end = max(end, last)
+		end = max(end, whole.end-1)
 		switch {
 		case err != nil:
 			return 0, err

@@ -1,0 +1,80 @@
+package natschain_test
+
+import (
+	"bytes"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go"
+)
+
+// withRareBlocks returns blocks of three workchains: every tenth block is of the masterchain, and every hundredth of
+// workchain 5. Each block is one second later than the previous one.
+func withRareBlocks(n int) []chaingql.Block {
+	all := uneven(n)
+	for i := range all {
+		b := &all[i]
+		b.Workchain, b.Shard, b.Time = 0, 1<<63, time.Unix(1_700_000_000+int64(i), 0).UTC()
+		switch {
+		case i%100 == 7:
+			b.Workchain = 5
+		case i%10 == 0:
+			b.Workchain = -1
+		}
+	}
+	return all
+}
+
+// A holder holds back a request of a Backend while the stream changes.
+type holder struct {
+	part    []byte // part of the request
+	skip    atomic.Int64
+	meet    func()
+	b       *natschain.Backend
+	holding atomic.Bool
+}
+
+// newHolder opens a Backend. The holder calls meet before the Backend sends the first request that contains part after
+// the next call of hold, or a later one.
+func newHolder(t *testing.T, s *broker, part string) *holder {
+	h := &holder{part: []byte(part)}
+	dial := holdingDialer(func(data []byte) {
+		if h.holding.Load() && bytes.Contains(data, h.part) && h.skip.Add(-1) < 0 {
+			h.holding.Store(false)
+			h.meet()
+		}
+	})
+	h.b = open(t, s.ClientURL(), &natschain.Options{Create: &natschain.Storage{},
+		Connect: []nats.Option{nats.SetCustomDialer(dial)}})
+	return h
+}
+
+// hold makes the holder call meet before the request that follows skip requests.
+func (h *holder) hold(skip int, meet func()) {
+	h.skip.Store(int64(skip))
+	h.meet = meet
+	h.holding.Store(true)
+}
+
+// TestFirstPageOfRareWorkchainHasNoHoleIfBlocksArePrunedDuringRead prunes half of the chain after a page has received
+// its first blocks. The page must begin after the pruned blocks, because blocks in its middle are gone.
+func TestFirstPageOfRareWorkchainHasNoHoleIfBlocksArePrunedDuringRead(t *testing.T) {
+	t.Parallel()
+	all := withRareBlocks(8_000)
+	s, _, w := indexedChain(t, all)
+	h, workchain := newHolder(t, s, "GET.chain_index"), int32(5)
+	h.hold(0, func() {
+		if err := w.Prune(t.Context(), all[4000].Cursor); err != nil {
+			t.Error(err)
+		}
+	})
+	rare := slices.DeleteFunc(slices.Clone(all[4000:]), func(b chaingql.Block) bool { return b.Workchain != workchain })
+	expectPage(t, h.b, chaingql.BlocksQuery{Workchain: &workchain, First: 30}, rare[:30])
+	if h.holding.Load() {
+		t.Error("the page did not use the index")
+	}
+}
