@@ -60,7 +60,8 @@ func (b *Backend) find(
 }
 
 // searchFirst returns the first block that q selects and for which reached returns true. If reached returns true for a
-// block, it must do so for all later ones. searchFirst is a binary search by sequence number in the stream.
+// block, it must do so for all later ones. searchFirst is a binary search by sequence number in the stream. If the
+// block that it finds is pruned meanwhile, searchFirst searches again, because later blocks exist.
 func (b *Backend) searchFirst(
 	ctx context.Context, q chaingql.BlocksQuery, reached func(*chaingql.Block) bool,
 ) (stored, error) {
@@ -72,10 +73,13 @@ func (b *Backend) searchFirst(
 		return stored{}, chaingql.ErrBlockNotFound
 	}
 	best, subject := newest[0], b.names.filter(q)
-	for from, end := uint64(1), best.seq; from < end; {
+	lost := false
+	for from, end := uint64(1), best.seq; from < end && !lost; {
 		middle := from + (end-from)/2
 		s, err := b.blockFrom(ctx, subject, middle, best.seq)
 		switch {
+		case errors.Is(err, errReplaced):
+			lost = true
 		case err != nil:
 			return stored{}, err
 		case s.seq == best.seq:
@@ -86,10 +90,19 @@ func (b *Backend) searchFirst(
 			from = s.seq + 1
 		}
 	}
-	return b.reread(ctx, best)
+	switch there, err := b.present(ctx, best.place()); {
+	case err != nil:
+		return stored{}, err
+	case !there:
+		return b.searchFirst(ctx, q, reached)
+	case lost:
+		return stored{}, errReplaced
+	}
+	return best, nil
 }
 
-// blockFrom returns the first block with the subject from the sequence number from on. There is one at the number last.
+// blockFrom returns the first block with the subject from the sequence number from on. There was one at the number
+// last. If that block is gone, blockFrom returns errReplaced.
 func (b *Backend) blockFrom(ctx context.Context, subject string, from, last uint64) (stored, error) {
 	for from < last {
 		s, found, err := b.block(ctx, getRequest{Seq: from, Next: subject})
@@ -111,13 +124,4 @@ func (b *Backend) blockFrom(ctx context.Context, subject string, from, last uint
 		from = next.seq
 	}
 	return stored{seq: last}, nil
-}
-
-// reread returns s if it is still in the stream: it may have been pruned during the search.
-func (b *Backend) reread(ctx context.Context, s stored) (stored, error) {
-	there, err := b.present(ctx, s.place())
-	if err == nil && !there {
-		err = chaingql.ErrBlockNotFound
-	}
-	return s, err
 }

@@ -78,3 +78,29 @@ func TestFirstPageOfRareWorkchainHasNoHoleIfBlocksArePrunedDuringRead(t *testing
 		t.Error("the page did not use the index")
 	}
 }
+
+// TestMasterBlockByTimeIsFoundDuringPruning prunes blocks at each step of a lookup, among them the block that the
+// lookup would have found. As later blocks exist, one of them must be found.
+func TestMasterBlockByTimeIsFoundDuringPruning(t *testing.T) {
+	t.Parallel()
+	all := withRareBlocks(8_000)
+	s, _, w := indexedChain(t, all)
+	h := newHolder(t, s, "MSG.GET.chain_blocks")
+	for step := 1; ; step++ {
+		before, after := all[100*(step-1)], all[100*step]
+		h.hold(step-1, func() {
+			if err := w.Prune(t.Context(), after.Cursor); err != nil {
+				t.Error(err)
+			}
+		})
+		found, err := h.b.MasterBlockByTime(t.Context(), all[0].Time)
+		pruned := !h.holding.Load()
+		if err != nil || found != before && (found != after || !pruned) {
+			t.Errorf("blocks were pruned before request %d: got %q and error %v, want %q or %q", step, found.Cursor,
+				err, before.Cursor, after.Cursor)
+		}
+		if !pruned {
+			break
+		}
+	}
+}
