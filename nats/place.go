@@ -14,6 +14,7 @@ import (
 type place struct {
 	seq       uint64          // sequence number of the newest block at or below the cursor, 0 if none ever existed
 	cursor    chaingql.Cursor // cursor of that block, "" if unknown
+	hash      chaingql.Hash   // hash of that block, if it was not removed and the cursor is known
 	linked    bool            // whether that block contains the cursor of its predecessor
 	epoch     int64           // epoch that the message of that block contains, 0 if unknown
 	pruned    bool            // whether that block was removed from the stream
@@ -32,7 +33,7 @@ func (p place) end(c chaingql.Cursor) uint64 {
 
 // place returns the place of the block s.
 func (s *stored) place() place {
-	return place{seq: s.seq, cursor: s.block.Cursor, linked: s.prev != nil, epoch: s.epoch}
+	return place{seq: s.seq, cursor: s.block.Cursor, hash: s.block.Hash, linked: s.prev != nil, epoch: s.epoch}
 }
 
 // place returns the place of a cursor, from the cache or by a search. A cached place may
@@ -203,7 +204,7 @@ func (b *Backend) present(ctx context.Context, p place) (bool, error) {
 		return false, nil
 	}
 	s, found, err := b.block(ctx, getRequest{Seq: p.seq})
-	if found && p.cursor != "" && s.block.Cursor != p.cursor {
+	if found && p.cursor != "" && (s.block.Cursor != p.cursor || s.block.Hash != p.hash) {
 		return false, errReplaced
 	}
 	return found, err

@@ -225,3 +225,34 @@ func TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead(t *testing.T) {
 		})
 	}
 }
+
+// TestLostNewestBlockIsNotServed restores the stream from a backup without the newest block. Then a block with the same
+// cursor takes its place. A Backend that has served the lost block must serve the other one.
+func TestLostNewestBlockIsNotServed(t *testing.T) {
+	s, all := newBroker(t), uneven(100)
+	write := func(blocks []chaingql.Block) {
+		t.Helper()
+		b := open(t, s.ClientURL(), nil)
+		defer b.Close()
+		if err := writer(t, b).Append(t.Context(), blocks...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	backUp, restore := s.backups()
+	write(all[:99])
+	backUp()
+	write(all[99:])
+	host := open(t, s.ClientURL(), nil)
+	newest, after := chaingql.BlocksQuery{Last: 1}, chaingql.BlocksQuery{First: 10, After: all[99].Cursor}
+	expectPage(t, host, newest, all[99:])
+	lost := all[99].Hash
+	restore()
+	all[99] = forked(all[99:])[0]
+	write(all[99:])
+	expectPage(t, host, newest, all[99:])
+	expectPage(t, host, chaingql.BlocksQuery{First: 1000}, all)
+	expectPage(t, host, after, nil)
+	if found, err := host.BlockByHash(t.Context(), lost); !errors.Is(err, chaingql.ErrBlockNotFound) {
+		t.Errorf("BlockByHash of the lost block: got %v and error %v, want ErrBlockNotFound", found, err)
+	}
+}
