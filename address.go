@@ -70,7 +70,7 @@ func ParseAddress(s string) (Address, error) {
 		return parseFriendly(s)
 	}
 	colon := len(s) - 65
-	if colon < 0 || s[colon] != ':' {
+	if colon < 0 || colon > len("-2147483648") || s[colon] != ':' { // ParseInt copies a text that is wrong
 		return Address{}, errAddress
 	}
 	workchain, id := s[:colon], s[colon+1:]

@@ -25,16 +25,6 @@ type requestState struct {
 	call     call
 }
 
-// A responseState holds the buffer of one response. It is reused for later responses. It is not a part of requestState,
-// because a request with a slowly arriving body must not keep a buffer that has grown for the response to another one.
-type responseState struct {
-	buffer []byte
-	responseShare
-}
-
-// maxPooled is the maximum capacity in bytes of the buffer in a responseState that is reused.
-const maxPooled = 256 << 10
-
 // preparations bounds how many requests are decoded and prepared at once, because preparation can take much memory: a
 // decoded body can be seventy times as large as its text, and a document hundreds of times its size while it is
 // compiled. Most of that memory is garbage when the preparation ends.
@@ -44,27 +34,30 @@ const maxPooled = 256 << 10
 // microseconds. A document of 1.5 kB can take milliseconds to compile. A document that a client names by its hash can
 // take as long if its @skip and @include have new values. Large requests take ten times as long as small ones.
 //
-// Small messages on sockets have slots of their own, because there may be far more of them than HTTP requests. They
-// wait longer, because all clients may reconnect at once.
-type preparations struct{ compiled, small, large, messages *xsync.Lane }
+// Except for large ones, messages on sockets have slots of their own, because there may be far more of them.
+type preparations struct {
+	http, messages struct{ compiled, small *xsync.Lane }
+	large          *xsync.Lane
+}
 
 const (
 	// minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
 	minLane = 16
 
-	// httpPatience and messagePatience are the times that an HTTP request or a message waits for a slot.
-	httpPatience, messagePatience = time.Second, 5 * time.Second
+	preparationPatience = 5 * time.Second // all clients may reconnect at once
 )
 
 // newPreparations returns the preparations of a Handler with the given Limits.Requests. Unless minLane is more, each
 // lane admits three eighths of that limit, so that a quarter is left to requests whose documents are compiled already.
 // Otherwise a few slow documents could cause all other requests to be refused.
-func newPreparations(requests int) preparations {
-	slots, share := runtime.GOMAXPROCS(0), min(requests, max(requests/8*3, minLane))
-	return preparations{
-		xsync.NewLane(slots, 0, httpPatience), xsync.NewLane(slots, share, httpPatience),
-		xsync.NewLane(slots, share, httpPatience), xsync.NewLane(slots, 0, messagePatience),
+func newPreparations(requests int) (p preparations) {
+	newLane := func(callers int) *xsync.Lane {
+		return xsync.NewLane(runtime.GOMAXPROCS(0), callers, preparationPatience)
 	}
+	share := min(requests, max(requests/8*3, minLane))
+	p.http.compiled, p.http.small, p.large = newLane(0), newLane(share), newLane(share)
+	p.messages.compiled, p.messages.small = newLane(0), newLane(0)
+	return p
 }
 
 // A prepared request has an operation that is ready to run, or errors. It has neither if the caller wanted only a
@@ -76,37 +69,43 @@ type prepared struct {
 }
 
 // run calls prepare for a request of n bytes, in a slot. For a small request, it first calls prepare with compiled set,
-// so that prepare only looks for a compiled document. Otherwise small is its lane. If the lane is full or has no free
-// slot in time, run refuses the request. It does nothing for a client that has left meanwhile, so that ctx is done. To
-// find its document, a small request in a reserve needs no slot.
+// so that prepare only looks for a compiled document. If the lane of the request is full or has no free slot in time,
+// run refuses the request. It does nothing for a client that has left meanwhile, so that ctx is done. To find its
+// document, a small request in a reserve needs no slot.
 func (p *preparations) run(
-	ctx context.Context, n int, small *xsync.Lane, reserved bool, prepare func(compiled bool) (prepared, *httpError),
+	ctx context.Context, n int, socket, reserved bool, prepare func(compiled bool) (prepared, *httpError),
 ) (prepared, *httpError) {
-	to := p.large
-	if n <= freeBytes {
-		var found prepared
-		var refused *httpError
+	lanes := &p.http
+	if socket {
+		lanes = &p.messages
+	}
+	if n > freeBytes {
+		return inSlot(ctx, p.large, false, prepare)
+	}
+	if n <= reservedBytes || !socket { // decoding a longer message would delay the others
+		compiled := lanes.compiled
 		if reserved && n <= reservedBytes {
-			found, refused = prepare(true)
-		} else {
-			found, refused = inSlot(ctx, p.compiled, true, prepare)
+			compiled = nil
 		}
+		found, refused := inSlot(ctx, compiled, true, prepare)
 		if refused != nil || found.op != nil || found.errs != nil {
 			return found, refused
 		}
-		to = small
 	}
-	return inSlot(ctx, to, false, prepare)
+	return inSlot(ctx, lanes.small, false, prepare)
 }
 
 func inSlot(
 	ctx context.Context, l *xsync.Lane, compiled bool, prepare func(compiled bool) (prepared, *httpError),
 ) (prepared, *httpError) {
-	if !l.Enter(ctx) {
-		return prepared{}, unavailable(false, "Requests", "requests")
+	switch {
+	case l.Enter(ctx):
+		defer l.Leave()
+		return prepare(compiled)
+	case ctx.Err() != nil:
+		return prepared{}, unreadable("The client has left.") // nobody receives it
 	}
-	defer l.Leave()
-	return prepare(compiled)
+	return prepared{}, unavailable(false, "Requests", "requests")
 }
 
 // prepareHTTP prepares a request that was received. It does not decode a body of the usual form whose document is

@@ -233,7 +233,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 	}
 	size := max(len(x.body), len(r.URL.RawQuery))
 	prepare := func(compiled bool) (prepared, *httpError) { return h.prepareHTTP(ctx, r, x, compiled) }
-	p, refused := h.preparing.run(r.Context(), size, h.preparing.small, reserved, prepare)
+	p, refused := h.preparing.run(r.Context(), size, false, reserved, prepare)
 	if refused != nil {
 		work.leave() // the client may read the response slowly
 		h.writeError(w, r, refused)

@@ -128,7 +128,7 @@ type Limits struct {
 	// that is still arriving and responses that wait for their client are not counted, except for the first ones on
 	// each processor: together at most a sixteenth of the limit. A quarter of the limit is reserved for requests whose
 	// documents are already compiled. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with
-	// status 503), and so is one whose preparation does not begin within a second. Default: 1,024.
+	// status 503), and so is one whose preparation does not begin within 5 s. Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body

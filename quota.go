@@ -145,6 +145,16 @@ type responseShare struct {
 	sent int
 }
 
+// A responseState holds the buffer of one response. It is reused for later responses. It is not a part of requestState,
+// because a request with a slowly arriving body must not keep a buffer that has grown for the response to another one.
+type responseState struct {
+	buffer []byte
+	responseShare
+}
+
+// maxPooled is the maximum capacity in bytes of the buffer in a responseState that is reused.
+const maxPooled = 256 << 10
+
 // errNoRoom returns the error for a response for which there is no memory.
 func errNoRoom() *plan.Error {
 	return &plan.Error{Message: "Too many answers at once.", Code: codeUnavailable, Limit: "PendingResponseBytes"}

@@ -156,8 +156,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		return gqlws.Operation{}, requestError(false, badRequest("Must provide query string.").Error)
 	}
 	depth := s.h.opts.Limits.Depth
-	lanes := &s.h.preparing
-	p, refused := lanes.run(ctx, len(payload), lanes.messages, false, func(compiled bool) (prepared, *httpError) {
+	p, refused := s.h.preparing.run(ctx, len(payload), true, false, func(compiled bool) (prepared, *httpError) {
 		asked, refused := decodeRequest(payload, depth)
 		if refused != nil {
 			return prepared{}, refused

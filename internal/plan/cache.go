@@ -29,10 +29,10 @@ type Cache struct {
 	mu sync.Mutex
 	// entries has each entry under its key and its aliases.
 	entries map[key]*list.Element
-	// lru lists all entries (*entry), the most recently used first.
-	lru *list.List
-	// bytes is the sum of the sizes of all entries and of their documents.
-	bytes int
+	// documents and variants list the entries (*entry) of documents and of plans, the most recently used first.
+	documents, variants *list.List
+	// bytes is the sum of the sizes of all entries and of their documents. variantBytes is the part of the plans.
+	bytes, variantBytes int
 	// recent has hashes of the texts that were last found by their fingerprint, and next is the index of the oldest.
 	recent [recentTexts]uint64
 	next   int
@@ -117,7 +117,7 @@ func NewCache(
 		rules = slices.Concat(rules, []rule{noIntrospection})
 	}
 	return &Cache{schema: s, limits: limits.withDefaults(), rules: rules,
-		mask: mask, limitHit: limitHit, entries: map[key]*list.Element{}, lru: list.New()}
+		mask: mask, limitHit: limitHit, entries: map[key]*list.Element{}, documents: list.New(), variants: list.New()}
 }
 
 // Prepare returns an operation of a document with its coerced variables, ready to run. If the document is not
@@ -277,67 +277,7 @@ func (c *Cache) touch(el *list.Element) *entry {
 	if el == nil {
 		return nil
 	}
-	c.lru.MoveToFront(el)
-	return el.Value.(*entry)
-}
-
-func (c *Cache) add(e *entry) {
-	if e.total() > c.limits.CacheBytes {
-		return // it would evict everything else
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.entries[e.key] != nil {
-		return // another request has added it in the meantime
-	}
-	el := c.lru.PushFront(e)
-	c.entries[e.key] = el
-	for _, k := range e.aliases {
-		if c.entries[k] == nil { // otherwise the key belongs to another document
-			c.entries[k] = el
-		}
-	}
-	c.bytes += e.size
-	if e.doc != nil {
-		if e.doc.entries++; e.doc.entries == 1 {
-			c.bytes += e.doc.bytes
-		}
-	}
-	c.evict()
-}
-
-// total returns the memory of an entry with its document.
-func (e *entry) total() int {
-	if e.doc == nil {
-		return e.size
-	}
-	return e.size + e.doc.bytes
-}
-
-// evict removes the least recently used entries until the others are within Limits.CacheBytes. The caller holds
-// c.mu.
-func (c *Cache) evict() {
-	for spared := 0; c.bytes > c.limits.CacheBytes; {
-		el := c.lru.Back()
-		oldest := el.Value.(*entry)
-		if spared < c.lru.Len() && oldest.used.CompareAndSwap(true, false) { // bounded, because others set the mark
-			c.lru.MoveToFront(el)
-			spared++
-			continue
-		}
-		c.lru.Remove(el)
-		oldest.evicted.Store(true)
-		delete(c.entries, oldest.key)
-		for _, k := range oldest.aliases {
-			if c.entries[k] == el {
-				delete(c.entries, k)
-			}
-		}
-		c.bytes -= oldest.size
-		if d := oldest.doc; d != nil {
-			if d.entries--; d.entries == 0 {
-				c.bytes -= d.bytes
-			}
-		}
-	}
+	e := el.Value.(*entry)
+	c.listOf(e).MoveToFront(el)
+	return e
 }

@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"container/list"
 	"fmt"
+	"iter"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -62,4 +65,47 @@ func BenchmarkFindOnAllProcessors(b *testing.B) {
 			c.Find(&bound, text, "", nil)
 		}
 	})
+}
+
+// elements yields the elements of lists.
+func elements(lists ...*list.List) iter.Seq[*list.Element] {
+	return func(yield func(*list.Element) bool) {
+		for _, l := range lists {
+			for el := l.Front(); el != nil; el = el.Next() {
+				if !yield(el) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A document with many conditions has a plan for each combination of their values, and a client can name the document
+// by its hash.
+func TestPlansForConditionsDoNotEvictDocuments(t *testing.T) {
+	limits := defaultLimits
+	limits.CacheBytes = 200_000
+	c := testCache(t, limits)
+	prepare(t, c, "{a:int}", nil)
+	text := "query("
+	for i := range 8 {
+		text += fmt.Sprintf("$v%d:Boolean!", i)
+	}
+	text += "){" + "echo(s:\"" + strings.Repeat("x", 5000) + "\")"
+	for i := range 8 {
+		text += fmt.Sprintf(" b%d:int@skip(if:$v%[1]d)", i)
+	}
+	for n := range 256 {
+		variables := map[string]any{}
+		for i := range 8 {
+			variables[fmt.Sprint("v", i)] = n>>i&1 == 1
+		}
+		prepare(t, c, text+"}", variables)
+	}
+	if c.find(textKey("{a:int}")) == nil {
+		t.Error("the plans of another document have evicted the document")
+	}
+	if c.variantBytes == 0 || c.variantBytes > limits.CacheBytes/variantsDivisor {
+		t.Errorf("the plans use %d of %d bytes", c.variantBytes, limits.CacheBytes)
+	}
 }

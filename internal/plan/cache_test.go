@@ -50,7 +50,7 @@ func TestOnlyOperationsThatRunAreCompiled(t *testing.T) {
 		if errs != nil {
 			t.Fatal(errs)
 		}
-		return b.plan, c.lru.Len()
+		return b.plan, c.documents.Len() + c.variants.Len()
 	}
 	a, cached := run("A")
 	if cached != 2 {
@@ -93,7 +93,7 @@ func TestCacheStaysWithinCacheBytes(t *testing.T) {
 	check := func(what string) {
 		t.Helper()
 		sum, keys, documents := 0, 0, map[*document]bool{}
-		for el := c.lru.Front(); el != nil; el = el.Next() {
+		for el := range elements(c.documents, c.variants) {
 			e := el.Value.(*entry)
 			sum += e.size
 			if e.doc != nil && !documents[e.doc] {
