@@ -17,6 +17,7 @@ import (
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // codecOf returns the format of a stream of the given media type. It returns nil for the media types of JSON.
@@ -69,7 +70,7 @@ func (h *Handler) serveStream(
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
-	s := &eventStream{stream: sub, client: r.Context(), credentials: ctx}
+	s := &eventStream{stream: sub, searches: h.searches, client: r.Context(), credentials: ctx}
 	var why error
 	defer func() { s.leave(why) }() // also if the ResponseWriter panics
 	cut, once := make(chan struct{}), sync.Once{}
@@ -128,10 +129,12 @@ func (h *Handler) send(
 // it reconnects.
 type eventStream struct {
 	stream
-	leaving     atomic.Bool     // the Handler is shutting down, or the stream's lifetime has ended
-	ended       error           // why the Handler ended the stream; nil if it did not
-	client      context.Context // done when the client has left
-	credentials context.Context // done when the credentials have expired or the client has left
+	searches    *xsync.Semaphore // bounds the searches of all streams
+	searching   bool             // next has returned nothing, but has not reached the newest block
+	leaving     atomic.Bool      // the Handler is shutting down, or the stream's lifetime has ended
+	ended       error            // why the Handler ended the stream; nil if it did not
+	client      context.Context  // done when the client has left
+	credentials context.Context  // done when the credentials have expired or the client has left
 }
 
 func (s *eventStream) Next() (gqlsse.Event, error) {
@@ -143,7 +146,7 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 	case s.credentials.Err() != nil:
 		return s.endFor(gqlws.ErrExpired, &plan.Error{Message: "Session expired", Code: codeUnavailable})
 	}
-	response, err := s.next()
+	response, err := s.search()
 	var end *ending
 	if errors.As(err, &end) {
 		return s.end(end)
@@ -153,6 +156,18 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 		e.ID = s.id()
 	}
 	return e, err
+}
+
+// search calls next. As many streams as there are processors search stored blocks at once, because thousands of them
+// would delay everything else.
+func (s *eventStream) search() ([]byte, error) {
+	if s.searching {
+		s.searches.Acquire(context.Background(), 0) // a search takes less than a millisecond
+		defer s.searches.Release()
+	}
+	response, err := s.next()
+	s.searching = response == nil && s.more()
+	return response, err
 }
 
 // leave closes the stream. why is the failure of the connection; it is ignored if the Handler ended the stream.

@@ -153,6 +153,7 @@ type hostStream struct {
 	quota     *subscriptionQuota // counts responses until the client takes them
 	h         *Handler
 	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
+	took      bool         // next has returned a response
 	responses chan []byte  // closed at the end
 	failed    *plan.Error  // the error that ended the stream, set before responses is closed; nil if none did
 	cause     error        // argument for observed.ended if the stream ended by itself
@@ -248,6 +249,7 @@ func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (re
 }
 
 func (f *hostStream) next() (response []byte, err error) {
+	defer func() { f.took = response != nil }()
 	select {
 	case response, ok := <-f.responses:
 		switch {
@@ -267,7 +269,7 @@ func (f *hostStream) next() (response []byte, err error) {
 	}
 }
 
-func (f *hostStream) more() bool { return true }
+func (f *hostStream) more() bool { return f.took }
 
 func (f *hostStream) id() string { return "" }
 

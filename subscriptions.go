@@ -257,6 +257,8 @@ func (s *subscription) next() (response []byte, err error) {
 		if item.Payload != nil {
 			s.begun, s.last, s.gaps, s.newest = true, item.Cursor, item.Reported, item.Last
 			s.observed.delivered(item)
+		} else {
+			s.newest = !item.Searching
 		}
 		return item.Payload, nil
 	}

@@ -181,3 +181,26 @@ func TestEvalPanicEndsReaderThatIsCatchingUp(t *testing.T) {
 		}
 	})
 }
+
+// A caller serves a Reader that searches stored blocks after the others, which have new blocks.
+func TestReaderReportsThatItSearchesUntilItIsLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, newChain(390), Options[int]{Window: 8})
+		l.Start()
+		synctest.Wait()
+		r := resume(t, l, "", 1_000_000) // matches nothing
+		searched := 0
+		for range 100 {
+			item, err := r.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if synctest.Wait(); item.Searching {
+				searched++
+			}
+		}
+		if searched == 0 || searched > 50 {
+			t.Errorf("the reader reported %d of 100 times that it searches, want that until it is live", searched)
+		}
+	})
+}

@@ -26,6 +26,9 @@ type Item struct {
 	// Last reports whether the Reader had no further block when it returned this one. If so, Next need not be called
 	// again before Wake is called.
 	Last bool
+
+	// Searching reports, without a Payload, that the Reader has not reached the newest block yet.
+	Searching bool
 }
 
 // An Origin is a place from which a Reader gets the block of an [Item].
@@ -73,10 +76,10 @@ type Reader[B any] struct {
 	catchUp *stored[B]
 }
 
-// Next returns the next matching block. If there is none yet, it returns the zero Item, which has no Payload, and Wake
-// is called when there may be one. Next does not wait for the source. A slow Reader evaluates blocks itself, 64 at a
-// time: if none of them matches, Next calls Wake and returns the zero Item. Without a Wake function, it evaluates the
-// next ones.
+// Next returns the next matching block. If there is none yet, it returns an Item without a Payload, and Wake is called
+// when there may be one. Next does not wait for the source. A slow Reader evaluates blocks itself, 64 at a time: if
+// none of them matches, Next calls Wake and returns an Item without a Payload. Without a Wake function, it evaluates
+// the next ones.
 //
 // An error of Next is a [*Lost] or [ErrClosed]. It ends the Reader, which must still be closed.
 func (r *Reader[B]) Next() (Item, error) {
@@ -100,7 +103,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			more, err := r.log.seek(r)
 			g.mu.Lock()
 			if !more {
-				return Item{}, err
+				return Item{Searching: err == nil}, err
 			}
 			continue
 		case at.next == catchingUp: // the reader's page has unread blocks
@@ -135,7 +138,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			g.mu.Unlock()
 			r.wake() // the caller may serve other readers before it calls Next again
 			g.mu.Lock()
-			return Item{}, nil
+			return Item{Searching: true}, nil
 		}
 	}
 }

@@ -36,6 +36,7 @@ type operation struct {
 	running        bool // query: its goroutine was started
 	queued         bool // the operation is in conn.ready
 	inCall         bool // Run or Next is in progress
+	searching      bool // the last Next returned more, but no payload
 	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
 	counted        bool // Operation.Counted
 

@@ -86,7 +86,8 @@ type Stream interface {
 	// Next is called after Open, after each call to wake, and again after each payload that Next has returned with
 	// more. By then, that payload has usually been written; payloads of a few kilobytes may be written together with
 	// the next one. If more is false, the Stream must call wake when there is another payload. While the peer reads
-	// slowly, Next is not called. Next must not block, because its goroutine also serves other connections.
+	// slowly, Next is not called. Next must not block, because its goroutine also serves other connections. If it
+	// returns more without a payload, the Stream searches stored data, and streams that have new data are served first.
 	//
 	// If Next returns io.EOF, the peer receives complete. If Next returns a *RequestError, the peer receives its
 	// Errors. If Next returns any other error, the error is logged and the peer receives an internal error. Every error

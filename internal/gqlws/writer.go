@@ -32,7 +32,7 @@ const (
 // scheduleWriter starts a writer if there is something to write and no writer is active. The caller must hold c.mu.
 func (c *conn) scheduleWriter() {
 	if c.claimWriter() {
-		c.server.writers.enqueue(c)
+		c.enqueue()
 	}
 }
 
@@ -197,6 +197,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 
 	c.mu.Lock()
 	op.inCall = false
+	op.searching = more && len(payload) == 0
 	ended := op.phase == opEnded // by the peer or with the connection, while Next was running
 	if !ended {
 		c.unsentInWrite += op.unsent

@@ -2,8 +2,12 @@ package gqlws
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A writerPool is a pool of goroutines that write the frames of queued connections without blocking. Its goroutines
@@ -14,12 +18,21 @@ type writerPool struct {
 	maxWorkers int // maximum number of running goroutines
 	wg         sync.WaitGroup
 
-	mu          sync.Mutex
-	first, last *conn // ends of the queue, a list linked by conn.next
-	workers     int   // number of running goroutines
+	mu         sync.Mutex
+	ready      connQueue
+	searching  connQueue     // connections that only search: see conn.onlySearches
+	lastSearch time.Duration // Clock time at which a connection was last taken from searching
+	workers    int           // number of running goroutines
 
 	wakes atomic.Uint32 // number of calls of yield
 }
+
+// A connQueue is a list of connections, linked by conn.next.
+type connQueue struct{ first, last *conn }
+
+// searchInterval is the time after which the pool serves a connection that only searches although others wait. One turn
+// of such a connection takes about maxGatherTime.
+const searchInterval = 10 * time.Millisecond
 
 func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXPROCS(0)} }
 
@@ -34,17 +47,17 @@ func (w *writerPool) yield() {
 	}
 }
 
-// enqueue appends connections to the queue. None of them may already be queued.
-func (w *writerPool) enqueue(conns ...*conn) {
+// enqueue appends connections to a queue of w. None of them may already be queued.
+func (w *writerPool) enqueue(q *connQueue, conns ...*conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range conns {
-		if w.last == nil {
-			w.first = c
+		if q.last == nil {
+			q.first = c
 		} else {
-			w.last.next = c
+			q.last.next = c
 		}
-		w.last = c
+		q.last = c
 	}
 	for range min(len(conns), w.maxWorkers-w.workers) {
 		w.workers++
@@ -79,20 +92,44 @@ func (w *writerPool) run() {
 // tryWriterPool is a pool of tryWriters. A worker has one only while it runs.
 var tryWriterPool = sync.Pool{New: func() any { return newTryWriter() }}
 
-// dequeue removes and returns the first connection of the queue. If the queue is empty, it returns nil, and the calling
-// goroutine must end, because dequeue has subtracted it from workers.
+// dequeue removes and returns the next connection. If there is none, it returns nil, and the calling goroutine must
+// end, because dequeue has subtracted it from workers. Connections that only search must not delay live blocks, which
+// take far less time, but they must not wait forever either.
 func (w *writerPool) dequeue() *conn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.first
+	q := &w.ready
+	if w.searching.first != nil {
+		if now := xsync.Clock(0); q.first == nil || now-w.lastSearch > searchInterval {
+			q, w.lastSearch = &w.searching, now
+		}
+	}
+	c := q.first
 	if c == nil {
 		w.workers--
 		return nil
 	}
-	if w.first, c.next = c.next, nil; w.first == nil {
-		w.last = nil
+	if q.first, c.next = c.next, nil; q.first == nil {
+		q.last = nil
 	}
 	return c
+}
+
+// enqueue queues the connection, which has work, in the writer pool. The caller must hold c.mu.
+func (c *conn) enqueue() {
+	w := c.server.writers
+	if c.onlySearches() {
+		w.enqueue(&w.searching, c)
+	} else {
+		w.enqueue(&w.ready, c)
+	}
+}
+
+// onlySearches reports whether all that the connection has to do is to call Next of streams that search stored data and
+// have found nothing so far. The caller must hold c.mu.
+func (c *conn) onlySearches() bool {
+	return len(c.outbox) == 0 && !c.keepAliveDue && !c.pingDue && !c.over() &&
+		!slices.ContainsFunc(c.ready, func(op *operation) bool { return !op.searching })
 }
 
 // writeBatch writes at most one batch of frames, so that a connection with much data does not delay other connections.
@@ -104,7 +141,7 @@ func (c *conn) writeBatch(p *tryWriter) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.wg.Add(1)
-		c.server.writers.enqueue(c)
+		c.enqueue()
 	case taskClose:
 		c.mu.Lock()
 		defer c.mu.Unlock()

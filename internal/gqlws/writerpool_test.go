@@ -11,7 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // blockNextCall makes the next call to st.Next wait until gate is closed.
@@ -242,4 +245,37 @@ func TestBlockingWriteRemovesItsDeadline(t *testing.T) {
 	if len(d.set) != 2 || d.set[0].IsZero() || !d.set[1].IsZero() {
 		t.Errorf("SetWriteDeadline received %v, want a deadline and then the zero time", d.set)
 	}
+}
+
+// Thousands of clients that catch up with a filter that matches nothing must not delay the blocks of other clients.
+func TestConnectionsThatOnlySearchAreServedLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &writerPool{lastSearch: xsync.Clock(-time.Hour)} // has no workers
+		server := &Server{writers: w}
+		newConn := func(searching bool) *conn {
+			return &conn{server: server, ready: []*operation{{searching: searching}}}
+		}
+		first, second, third, ready := newConn(true), newConn(true), newConn(true), newConn(false)
+		for _, c := range []*conn{first, second, third, ready} {
+			c.enqueue()
+		}
+		next := func(what string, want *conn) {
+			t.Helper()
+			if got := w.dequeue(); got != want {
+				t.Errorf("%s: got another connection", what)
+			}
+		}
+		next("after a long time", first)
+		next("while another connection has a payload", ready)
+		next("when no other connection waits", second)
+		ready.enqueue()
+		both := newConn(true)
+		both.ready = append(both.ready, &operation{})
+		both.enqueue()
+		time.Sleep(searchInterval + 1)
+		next("after the interval", third)
+		next("afterwards", ready)
+		next("with a payload and a search", both)
+		next("at the end", nil)
+	})
 }
