@@ -240,3 +240,25 @@ func TestBufferOfALargeWriteIsNotReusedForASmallOne(t *testing.T) {
 		shutdown(t, s)
 	})
 }
+
+// The pool of buffers counts nothing, so it must not receive the buffer of a large response that was not written.
+func TestBufferOfAFailedLargeWriteIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		s := NewServer(testOptions)
+		ss := &runSession{newFakeSession(t), func() []byte { return make([]byte, 1<<20) }}
+		go s.Accept(&pipeWriter{conn: there, header: http.Header{}}, upgradeRequest("graphql-ws"), ss)
+		if _, err := http.ReadResponse(bufio.NewReader(here), nil); err != nil {
+			t.Fatal(err)
+		}
+		p := &peer{t: t, conn: here, writing: make(chan struct{}, 1)}
+		p.sendText(fmt.Sprintf(startWait, 1))
+		synctest.Wait()
+		_ = here.Close()
+		synctest.Wait()
+		if b := bufferPool.Get().(*[]byte); cap(*b) > smallWrite {
+			t.Errorf("the pool has a buffer of %d bytes, want at most %d", cap(*b), smallWrite)
+		}
+		shutdown(t, s)
+	})
+}

@@ -108,11 +108,14 @@ func (c *conn) writeLoop(begun []byte) {
 		return
 	}
 	b := bufferPool.Get().(*[]byte)
-	defer bufferPool.Put(b)
-	for {
+	release := func() {
 		if cap(*b) > smallWrite {
 			*b = nil // a write counts the size of its frames, not that of the buffer
 		}
+	}
+	defer func() { release(); bufferPool.Put(b) }() // also after a failed write
+	for {
+		release()
 		switch c.gather(b, 1) {
 		case taskNone:
 			return
