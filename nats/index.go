@@ -23,12 +23,11 @@ import (
 //	level 1  |   0   |   1   |  ...  |     7     |   leafSize << 3
 //	level 0  |0|1|...|8|...                      |   leafSize
 //
-// Each node covers a range of messages; node k of a level begins at message
-// k*width(level)+1. The node lists all blocks of each shard that has at most maxListed
-// blocks in the range. Of the other shards, it contains only the names. A [Writer] stores
-// a node as soon as the stream has a block after the node's range. Messages do not change,
-// so nodes do not change either, and all Writers store equal nodes. If a range has no
-// node, its blocks are read from the block stream or searched by subject.
+// Each node covers a range of messages; node k of a level begins at message k*width(level)+1. The node lists all blocks
+// of each shard that has at most maxListed blocks in the range. Of the other shards, it contains only the names. A
+// [Writer] stores a node as soon as the stream has a block after the node's range. Messages do not change, so nodes do
+// not change either, and all Writers store equal nodes. If a range has no node, its blocks are read from the block
+// stream or searched by subject.
 const (
 	leafSize       = 256          // number of messages that a node of level 0 covers
 	fanBits        = 3            // log2 of fan
@@ -64,10 +63,11 @@ type entry struct {
 	SeqNo  uint32           `json:"seq_no"`
 	Hash   []byte           `json:"hash"`
 	Time   time.Time        `json:"time"`
+	Epoch  *int64           `json:"epoch,omitempty,string"` // nil if the node was stored by an earlier version
 }
 
 func entryOf(s *stored) entry {
-	return entry{s.seq, s.block.Cursor, s.prev, s.block.SeqNo, s.block.Hash[:], s.block.Time}
+	return entry{s.seq, s.block.Cursor, s.prev, s.block.SeqNo, s.block.Hash[:], s.block.Time, &s.epoch}
 }
 
 func (e *entry) stored(q chaingql.BlocksQuery) stored {
@@ -75,6 +75,9 @@ func (e *entry) stored(q chaingql.BlocksQuery) stored {
 		Workchain: *q.Workchain, Shard: *q.Shard, SeqNo: e.SeqNo, Time: e.Time, Cursor: e.Cursor,
 	}}
 	copy(s.block.Hash[:], e.Hash)
+	if s.epochUnknown = e.Epoch == nil; !s.epochUnknown {
+		s.epoch = *e.Epoch
+	}
 	return s
 }
 
@@ -132,9 +135,8 @@ func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) 
 	return n, true, nil
 }
 
-// matchesStream reports whether a node whose last block is end describes the blocks that
-// the stream contains now. It may not: if the stream lost its newest blocks in a restore or
-// a power cut and then received others, the index still contains nodes with the lost blocks.
+// matchesStream reports whether a node whose last block is end describes the blocks that the stream contains now. If
+// not, the stream lost its newest blocks in a restore or a power cut and then received others.
 func (b *Backend) matchesStream(ctx context.Context, end *entry) (bool, error) {
 	if end == nil {
 		return true, nil
@@ -185,9 +187,8 @@ type lookup struct {
 	end     *entry   // the End with the highest sequence number of all nodes read
 }
 
-// lookUp returns up to n blocks in the range that q selects: the first ones or the last
-// ones. It also returns the part of the range that it did not search, which is empty if
-// the page is complete.
+// lookUp returns up to n blocks in the range that q selects: the first ones or the last ones. It also returns the part
+// of the range that it did not search, which is empty if the page is complete.
 func (b *Backend) lookUp(
 	ctx context.Context, q chaingql.BlocksQuery, in seqRange, n int,
 ) (page []stored, left seqRange, err error) {
