@@ -2,6 +2,8 @@ package natschain_test
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -171,4 +173,48 @@ func TestIdleFollowKeepsItsConsumer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.expect(all[10:])
+}
+
+// TestLargeMessagesAreNotBlocks publishes blocks with an additional field or a long prev. A message of up to 16 KiB may
+// be a block.
+func TestLargeMessagesAreNotBlocks(t *testing.T) {
+	const limit = 16 << 10
+	s, ctx, all := newBroker(t), t.Context(), numbered(1, 40)
+	b := open(t, s.ClientURL(), (&logbook{}).options())
+	if err := writer(t, b).Append(ctx, all[:20]...); err != nil {
+		t.Fatal(err)
+	}
+	js := raw(t, s.ClientURL())
+	publish := func(block chaingql.Block, prev chaingql.Cursor, size int) {
+		t.Helper()
+		text := fmt.Sprintf(`%s,"prev":%q,"more":""}`, strings.TrimSuffix(string(payloadOf(&block)), "}"), prev)
+		more := strings.Repeat("0", max(0, size-len(text)))
+		if _, err := js.Publish(ctx, subjectOf(&block), []byte(strings.TrimSuffix(text, `"}`)+more+`"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stray := forked(all[20:21])[0]
+	for range 4 {
+		publish(stray, all[19].Cursor, 1_000_000)
+		publish(stray, chaingql.Cursor(strings.Repeat("0", 15_000)), 0)
+	}
+	publish(stray, all[19].Cursor, limit+1)
+	publish(all[20], all[19].Cursor, limit)
+	for _, b := range []*natschain.Backend{b, open(t, s.ClientURL(), (&logbook{}).options())} {
+		expectPage(t, b, chaingql.BlocksQuery{First: 100}, all[:21])
+		reasons := map[string]int{}
+		for m, err := range b.StrayMessages(ctx) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			reasons[strings.Fields(m.Reason.Error())[1]]++ // "the message has ..." or "the prev ..."
+		}
+		if want := map[string]int{"message": 5, "prev": 4}; !maps.Equal(reasons, want) {
+			t.Errorf("got reasons %v, want %v", reasons, want)
+		}
+	}
+	if err := writer(t, b).Append(ctx, all[21:]...); err != nil {
+		t.Fatal(err)
+	}
+	expectPage(t, b, chaingql.BlocksQuery{First: 100}, all)
 }

@@ -105,6 +105,10 @@ func encode(b *chaingql.Block, prev *chaingql.Cursor, epoch int64) ([]byte, erro
 	})
 }
 
+// maxPayload is the maximum size of a message in bytes. Messages of a [Writer] have less than 500. Messages of other
+// programs may contain more fields.
+const maxPayload = 16 << 10
+
 var errSubject = errors.New("the subject does not end in a workchain and a shard")
 
 // decode decodes a message as a block. If the message is not a block, decode records the
@@ -119,6 +123,9 @@ func (n names) decode(seq uint64, subject string, payload []byte) stored {
 }
 
 func (n names) parse(seq uint64, subject string, payload []byte) (stored, error) {
+	if len(payload) > maxPayload {
+		return stored{}, fmt.Errorf("the message has %d bytes, which is more than %d", len(payload), maxPayload)
+	}
 	var m message
 	if err := json.Unmarshal(payload, &m); err != nil {
 		// err may quote the complete payload.
@@ -128,6 +135,9 @@ func (n names) parse(seq uint64, subject string, payload []byte) (stored, error)
 		block: chaingql.Block{SeqNo: m.SeqNo, Time: m.Time.UTC(), Cursor: m.Cursor}}
 	if m.Cursor == "" || checkCursor(m.Cursor) != nil {
 		return stored{}, fmt.Errorf("the cursor %.80q is malformed", m.Cursor)
+	}
+	if m.Prev != nil && checkCursor(*m.Prev) != nil {
+		return stored{}, fmt.Errorf("the prev %.80q is malformed", *m.Prev)
 	}
 	if hash, err := hex.DecodeString(m.Hash); err != nil || len(hash) != len(s.block.Hash) {
 		return stored{}, fmt.Errorf("the hash %.80q does not have 64 hex digits", m.Hash)
