@@ -3,6 +3,7 @@ package lite
 import (
 	"bytes"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -36,6 +37,20 @@ func TestResponsesRoundTrip(t *testing.T) {
 	}
 	if _, err := ParseAnswer(Error{651, "not in db"}.append(nil)); err != (Error{651, "not in db"}) {
 		t.Errorf("response with an error: got error %v", err)
+	}
+}
+
+// TestLongErrorTextsAreCutBetweenCharacters parses errors with texts around and far above the limit.
+func TestLongErrorTextsAreCutBetweenCharacters(t *testing.T) {
+	for text, want := range map[string]string{
+		strings.Repeat("x", 200):       strings.Repeat("x", 200),
+		strings.Repeat("x", 8<<20):     strings.Repeat("x", 200),
+		strings.Repeat("x", 199) + "é": strings.Repeat("x", 199),
+		strings.Repeat("\x80", 1000):   strings.Repeat("\x80", 196),
+	} {
+		if _, err := ParseAnswer(Error{621, text}.append(nil)); err != (Error{621, want}) {
+			t.Errorf("error with %d bytes of text: got %v, want %d bytes", len(text), err, len(want))
+		}
 	}
 }
 

@@ -1,13 +1,20 @@
 package lite
 
+import "unicode/utf8"
+
+// maxErrorText is the maximum number of bytes that are kept of the text of an [Error]. A response
+// may have megabytes, and a call keeps the error of each server until another one has replied.
+const maxErrorText = 200
+
 // ParseAnswer parses a response. If the response is an [Error], ParseAnswer returns it as the
-// error. The byte slices in the result share memory with message.
+// error, with a copy of at most the first 200 bytes of its text. The byte slices in any other result
+// share memory with message.
 func ParseAnswer(message []byte) (Message, error) {
 	r := &reader{rest: message}
 	var m Message
 	switch r.readUint32() {
 	case idError:
-		e := Error{Code: int32(r.readUint32()), Message: string(r.readBytes())}
+		e := Error{Code: int32(r.readUint32()), Message: errorText(r.readBytes())}
 		r.fail(e)
 		m = e
 	case idMasterchainInfo:
@@ -32,6 +39,18 @@ func ParseAnswer(message []byte) (Message, error) {
 		return nil, r.err
 	}
 	return m, nil
+}
+
+// errorText returns the start of the text of an [Error], without a part of a character at its end.
+func errorText(text []byte) string {
+	if len(text) > maxErrorText {
+		end := maxErrorText
+		for end > maxErrorText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end]
+	}
+	return string(text)
 }
 
 const (
