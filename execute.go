@@ -44,7 +44,8 @@ const (
 	// minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
 	minLane = 16
 
-	preparationPatience = 5 * time.Second // all clients may reconnect at once
+	// preparationPatience is how long a request waits for a slot: all clients may reconnect at once.
+	preparationPatience = 5 * time.Second
 )
 
 // newPreparations returns the preparations of a Handler with the given Limits.Requests. Unless minLane is more, each

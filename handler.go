@@ -46,8 +46,8 @@ type Handler struct {
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
 	slots                *xsync.Gate        // the slots of Limits.Requests
 	searches             *xsync.Semaphore   // bounds the searches of event streams that catch up
-	hostRuns             *xsync.Semaphore   // bounds the events of hosts' fields that are resolved; nil means no limit
-	inits                *xsync.Semaphore   // bounds the calls of Authorize for connection_init; nil if nothing does
+	hostRuns             *xsync.Lane        // bounds the events of hosts' fields that are resolved; nil means no limit
+	inits                *xsync.Lane        // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
@@ -108,7 +108,7 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
 	if l.InFlight > 0 {
-		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewSemaphore(l.InFlight)
+		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewLane(l.InFlight, 0, 0)
 	}
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
@@ -147,7 +147,7 @@ func New(b Backend, opts *Options) *Handler {
 	h.streams, h.hostStreams = xsync.NewGate(l.Connections), xsync.NewGate(0)
 	h.slots = xsync.NewGate(shared.Requests)
 	if l.Requests > 0 {
-		h.inits = xsync.NewSemaphore(l.Requests)
+		h.inits = xsync.NewLane(l.Requests, 0, l.BackendTimeout)
 	}
 	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {

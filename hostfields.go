@@ -149,8 +149,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 type hostStream struct {
 	observed  *observed
 	cancel    context.CancelFunc
-	forget    func()             // releases its quota
-	quota     *subscriptionQuota // counts responses until the client takes them
+	forget    func() // releases its quota
 	h         *Handler
 	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
 	took      bool         // next has returned a response
@@ -175,7 +174,7 @@ func (h *Handler) openHostStream(
 	}
 	ctx, observed := h.events.begin(ctx, op, by.caller)
 	f := &hostStream{
-		h: h, observed: observed, forget: forget, quota: &h.subscriptionQuota, responses: make(chan []byte, 1),
+		h: h, observed: observed, forget: forget, responses: make(chan []byte, 1),
 	}
 	// The expiry of the credentials does not cancel this context. close cancels it after the client has been informed.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -221,7 +220,7 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake func(), fiel
 		case f.responses <- response:
 			wake()
 		case <-ctx.Done():
-			f.quota.release(cap(response))
+			f.h.subscriptionQuota.release(cap(response))
 			return ctx.Err()
 		}
 	}
@@ -232,12 +231,10 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake func(), fiel
 // large response take many times its size. So only as many events as queries are resolved at once, and the memory of
 // large ones is counted in the budget of responses.
 func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (response []byte, full *plan.Error) {
-	if runs := f.h.hostRuns; runs != nil {
-		if !runs.Acquire(ctx, 0) {
-			return nil, shuttingDown().Error // nobody receives it: the client has left
-		}
-		defer runs.Release()
+	if !f.h.hostRuns.Enter(ctx) {
+		return nil, shuttingDown().Error // nobody receives it: the client has left
 	}
+	defer f.h.hostRuns.Leave()
 	out := &responseShare{budget: f.h.responses, minLag: stalledAfter}
 	defer f.h.responses.Free(&out.Reservation)
 	op.Reservation = out
@@ -245,7 +242,7 @@ func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (re
 	if out.refused {
 		return nil, errNoRoom()
 	}
-	return response, f.quota.reserve(cap(response))
+	return response, f.h.subscriptionQuota.reserve(cap(response))
 }
 
 func (f *hostStream) next() (response []byte, err error) {
@@ -254,7 +251,7 @@ func (f *hostStream) next() (response []byte, err error) {
 	case response, ok := <-f.responses:
 		switch {
 		case ok:
-			f.quota.release(cap(response))
+			f.h.subscriptionQuota.release(cap(response))
 			f.observed.handed()
 			return response, nil
 		case f.failed == nil:
@@ -290,7 +287,7 @@ func (f *hostStream) close(why error) {
 func (f *hostStream) leave() {
 	if f.users.Add(-1) == 0 {
 		for response := range f.responses { // the client has not taken these
-			f.quota.release(cap(response))
+			f.h.subscriptionQuota.release(cap(response))
 		}
 		f.forget()
 	}

@@ -52,12 +52,10 @@ func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Co
 			return ctx, nil
 		}
 	}
-	if wait := s.h.inits; wait != nil {
-		if !wait.Acquire(ctx, s.h.opts.Limits.BackendTimeout) {
-			return nil, cmp.Or(ctx.Err(), errTooManyInits)
-		}
-		defer wait.Release()
+	if !s.h.inits.Enter(ctx) {
+		return nil, cmp.Or(ctx.Err(), errTooManyInits)
 	}
+	defer s.h.inits.Leave()
 	return s.h.admit(ctx, given)
 }
 

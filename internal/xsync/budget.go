@@ -112,7 +112,7 @@ func (b *Budget) AddEvictable(r *Reservation, n int, minLag time.Duration) bool 
 	return true
 }
 
-// AddOrEvict is like AddEvictable without a minimum lag, but if there is no room, r is evicted too. Later calls that
+// AddOrEvict is like AddEvictable without a minimum lag, but if it returns false, r is evicted too. Later calls that
 // subtract the n bytes then change nothing.
 func (b *Budget) AddOrEvict(r *Reservation, n int) bool {
 	b.mu.Lock()
