@@ -104,10 +104,13 @@ func inSlot(
 		defer l.Leave()
 		return prepare(compiled)
 	case ctx.Err() != nil:
-		return prepared{}, unreadable("The client has left.") // nobody receives it
+		return prepared{}, clientLeft()
 	}
 	return prepared{}, unavailable(false, "Requests", "requests")
 }
+
+// clientLeft returns an error that nobody receives.
+func clientLeft() *httpError { return unreadable("The client has left.") }
 
 // prepareHTTP prepares a request that was received. It does not decode a body of the usual form whose document is
 // compiled.

@@ -107,8 +107,8 @@ func reasonOf(why error) Reason {
 		reason Reason
 	}{
 		{gqlws.ErrCut, ReasonCut}, {gqlws.ErrShutdown, ReasonShutdown}, {blocklog.ErrClosed, ReasonShutdown},
-		{gqlws.ErrExpired, ReasonExpired}, {gqlws.ErrRefused, ReasonRefused}, {ErrGap, ReasonGap},
-		{gqlws.ErrGone, ReasonClient}, {context.Canceled, ReasonClient}, {nil, ReasonClient},
+		{gqlws.ErrExpired, ReasonExpired}, {gqlws.ErrGone, ReasonClient}, {gqlws.ErrRefused, ReasonRefused},
+		{ErrGap, ReasonGap}, {context.Canceled, ReasonClient}, {nil, ReasonClient},
 	} {
 		if errors.Is(why, known.err) {
 			return known.reason

@@ -270,9 +270,9 @@ func merged() (before, then []chaingql.Block) {
 // A fakeSession is a gqlws.Session. Its Start calls start and returns its error.
 type fakeSession struct{ start func() error }
 
-func (fakeSession) Opened(context.Context, string) {}
-func (fakeSession) Closed(error)                   {}
-func (fakeSession) Limit(string)                   {}
+func (fakeSession) Opened(context.Context, string, func() bool) {}
+func (fakeSession) Closed(error)                                {}
+func (fakeSession) Limit(string)                                {}
 func (fakeSession) Init(ctx context.Context, _ []byte) (context.Context, error) {
 	return ctx, nil
 }

@@ -127,13 +127,14 @@ type session struct {
 	remote     string           // the network address of the client
 	by         caller           // describes the client to hooks and the log
 	ctx        context.Context  // the context of the socket
+	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
 	traceBytes int              // the size of by.trace, if it is counted
 }
 
 // Opened stores the context and the subprotocol of the socket, logs that it was opened, and calls Hooks.SocketOpened.
-func (s *session) Opened(ctx context.Context, protocol string) {
-	s.ctx, s.by.transport = ctx, Transport(protocol)
+func (s *session) Opened(ctx context.Context, protocol string, left func() bool) {
+	s.ctx, s.left, s.by.transport = ctx, left, Transport(protocol)
 	s.h.events.opened(ctx, s.socket())
 }
 
@@ -157,6 +158,9 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 	}
 	depth := s.h.opts.Limits.Depth
 	p, refused := s.h.preparing.run(ctx, len(payload), true, false, func(compiled bool) (prepared, *httpError) {
+		if !compiled && s.left() { // otherwise clients could send many new documents, over one socket at a time
+			return prepared{}, clientLeft()
+		}
 		asked, refused := decodeRequest(payload, depth)
 		if refused != nil {
 			return prepared{}, refused

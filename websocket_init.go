@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/strictjson"
 )
 
 // Init admits or refuses the client of a connection_init.
 func (s *session) Init(ctx context.Context, payload []byte) (context.Context, error) {
 	admitted, err := s.authorizeInit(ctx, payload)
-	if err == nil {
-		return admitted, nil
+	if err == nil || errors.Is(err, gqlws.ErrGone) {
+		return admitted, err
 	}
 	no := s.h.refused(ctx, err)
 	s.Limit(no.Limit)
@@ -56,6 +57,9 @@ func (s *session) authorizeInit(ctx context.Context, payload []byte) (context.Co
 		return nil, cmp.Or(ctx.Err(), errTooManyInits)
 	}
 	defer s.h.inits.Leave()
+	if s.left() {
+		return nil, gqlws.ErrGone
+	}
 	return s.h.admit(ctx, given)
 }
 

@@ -35,7 +35,7 @@ type broadcastSession struct {
 	streams []*broadcastStream
 }
 
-func (*broadcastSession) Opened(context.Context, string) {}
+func (*broadcastSession) Opened(context.Context, string, func() bool) {}
 func (*broadcastSession) Init(ctx context.Context, _ []byte) (context.Context, error) {
 	return ctx, nil
 }

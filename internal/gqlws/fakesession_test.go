@@ -27,6 +27,7 @@ type fakeSession struct {
 	shared    bool          // several connections use the session
 	sockets   int           // open connections
 	opened    string        // protocol passed to Opened
+	left      func() bool   // passed to Opened
 	limits    []string
 	closed    bool
 	why       error
@@ -36,13 +37,13 @@ func newFakeSession(t *testing.T) *fakeSession {
 	return &fakeSession{t: t, release: make(chan struct{})}
 }
 
-func (s *fakeSession) Opened(ctx context.Context, protocol string) {
+func (s *fakeSession) Opened(ctx context.Context, protocol string, left func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened != "" && !s.shared || protocol == "" {
 		s.t.Error("Opened was called twice or without a protocol")
 	}
-	s.opened = protocol
+	s.opened, s.left = protocol, left
 	s.sockets++
 }
 

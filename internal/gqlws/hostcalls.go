@@ -17,7 +17,7 @@ const limitID = "IDBytes"
 func (c *conn) callOpened() {
 	var err error
 	defer c.recoverPanic("Session.Opened", &err)
-	c.peer.Opened(c.ctx, c.codec.name())
+	c.peer.Opened(c.ctx, c.codec.name(), c.net.peerLeft)
 }
 
 func (c *conn) callLimit(name string) {

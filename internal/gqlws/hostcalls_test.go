@@ -18,8 +18,8 @@ type goexitSession struct {
 	from string
 }
 
-func (s goexitSession) Opened(ctx context.Context, protocol string) {
-	s.closeSession.Opened(ctx, protocol)
+func (s goexitSession) Opened(ctx context.Context, protocol string, left func() bool) {
+	s.closeSession.Opened(ctx, protocol, left)
 	if s.from == "Opened" {
 		runtime.Goexit()
 	}

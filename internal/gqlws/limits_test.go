@@ -62,9 +62,9 @@ func TestSessionLimitReceivesNameOfExceededLimit(t *testing.T) {
 // A panicSession is a Session that panics in each method without a result.
 type panicSession struct{ *fakeSession }
 
-func (panicSession) Opened(context.Context, string) { panic("Opened") }
-func (panicSession) Limit(string)                   { panic("Limit") }
-func (panicSession) Closed(error)                   { panic("Closed") }
+func (panicSession) Opened(context.Context, string, func() bool) { panic("Opened") }
+func (panicSession) Limit(string)                                { panic("Limit") }
+func (panicSession) Closed(error)                                { panic("Closed") }
 
 func TestPanicsInSessionAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

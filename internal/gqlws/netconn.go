@@ -133,6 +133,16 @@ func (n *netConn) Close() error {
 	return err
 }
 
+// peerLeft reports whether the peer has closed the connection, as far as the platform and the type of the connection
+// show it before the unread messages have been read.
+func (n *netConn) peerLeft() bool {
+	raw := n.raw
+	if tls, ok := n.Conn.(interface{ NetConn() net.Conn }); ok {
+		raw = rawOf(tls.NetConn())
+	}
+	return raw != nil && hungUp(raw)
+}
+
 // reportError records why the connection ends. It must be called before coder/websocket receives err, because
 // coder/websocket closes the connection after any error, and the next read then fails with a different error.
 func (n *netConn) reportError(reason string, err error) {

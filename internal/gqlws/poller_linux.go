@@ -111,6 +111,24 @@ func (p *poller) closeIfEmpty() {
 	}
 }
 
+// hungUp reports whether the peer has closed the connection or its half of it, even if there are unread bytes, which a
+// read would return first.
+func hungUp(raw syscall.RawConn) (yes bool) {
+	_ = raw.Control(func(fd uintptr) {
+		epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+		if err != nil {
+			return
+		}
+		defer syscall.Close(epoll)
+		events := []syscall.EpollEvent{{Events: syscall.EPOLLRDHUP, Fd: int32(fd)}}
+		if syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, int(fd), &events[0]) == nil {
+			n, _ := syscall.EpollWait(epoll, events, 0)
+			yes = n > 0
+		}
+	})
+	return yes
+}
+
 // canPoll reports whether netConn.tryRead is supported.
 const canPoll = true
 

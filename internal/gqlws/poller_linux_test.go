@@ -32,8 +32,8 @@ type rawConnSession struct {
 	control func(*conn, syscall.RawConn, func(uintptr)) error
 }
 
-func (i rawConnSession) Opened(ctx context.Context, protocol string) {
-	i.closeSession.Opened(ctx, protocol)
+func (i rawConnSession) Opened(ctx context.Context, protocol string, left func() bool) {
+	i.closeSession.Opened(ctx, protocol, left)
 	c := onlyConn(i.s)
 	raw := c.net.raw
 	c.net.raw = rawConn{raw, func(f func(uintptr)) error { return i.control(c, raw, f) }}

@@ -10,7 +10,10 @@ import (
 type Session interface {
 	// Opened is called once, after the handshake and before all other methods. protocol is the negotiated subprotocol.
 	// ctx is the context that Init receives. Opened must not block.
-	Opened(ctx context.Context, protocol string)
+	//
+	// left reports whether the peer has disconnected. While Init or Start runs, the connection is not read, so that
+	// their contexts do not show it. They should call left before expensive work if they have waited for their turn.
+	Opened(ctx context.Context, protocol string, left func() bool)
 
 	// Init authenticates the peer. It is called for each connection_init message. payload is the raw JSON payload of
 	// the message, or nil if the payload is absent or null. In the legacy protocol, a peer may send several
