@@ -108,6 +108,37 @@ func (a *sumAccount) Add(n int)    { a.sum.Add(int64(n)) }
 func (a *sumAccount) Progress(int) {}
 func (a *sumAccount) Close()       {}
 
+// A progressAccount is an Account that contains the sum of the bytes that its peer has taken.
+type progressAccount struct {
+	sumAccount
+	taken atomic.Int64
+}
+
+func (a *progressAccount) Progress(n int) { a.taken.Add(int64(n)) }
+
+// Otherwise a peer that always has a response in flight, and takes each at once, would look as if it took none.
+func TestBytesThatAPeerTakesAtOnceAreProgress(t *testing.T) {
+	const size, queries = 5000, 10
+	account := new(progressAccount)
+	o := withoutPings()
+	o.Account = func(Session, func()) Account { return account }
+	s := NewServer(o)
+	response := `"` + strings.Repeat("x", size-2) + `"`
+	ss := &runSession{newFakeSession(t), func() []byte { return []byte(response) }}
+	url, _ := serveLoopback(t, s, ss)
+	nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	c := dialClient(t, nc, err)
+	for range queries {
+		c.send(startA)
+		c.expect(`{"type":"data","id":"a","payload":`+response+`}`, `{"type":"complete","id":"a","payload":null}`)
+	}
+	c.nc.Close()
+	shutdown(t, s)
+	if n := account.taken.Load(); n < size*queries {
+		t.Errorf("%d bytes count as taken, want at least %d", n, size*queries)
+	}
+}
+
 // The pong for a long ping message is equally long. While the peer does not read the pong, the bytes beyond maxOutbox
 // are counted.
 func TestLongQueuedPongIsCountedInTheAccount(t *testing.T) {

@@ -155,6 +155,9 @@ func (c *conn) writeBatch(p *tryWriter) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if c.unsentBytes > 0 { // otherwise the account has nothing that the peer could leave unread
+			c.account.Progress(n)
+		}
 		if n < len(p.bytes) {
 			rest := append([]byte(nil), p.bytes[n:]...)
 			c.spawn("writer", func() { c.writeLoop(rest) })
