@@ -4,8 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/chaingql/chaingql/internal/plan"
 )
 
 // An Address identifies an account by its workchain and a 256-bit id. Addresses are comparable, so they can be map
@@ -24,31 +28,35 @@ func (a Address) String() string {
 }
 
 func (a Address) append(dst []byte) []byte {
-	dst = strconv.AppendInt(dst, int64(a.Workchain), 10)
+	dst = plan.AppendInt(dst, int64(a.Workchain))
 	return appendID(append(dst, ':'), &a.ID)
 }
 
 // appendID appends id as 64 lower-case hex digits.
 func appendID(dst []byte, id *[32]byte) []byte {
-	var digits [64]byte
+	n := len(dst)
+	dst = slices.Grow(dst, 64)[:n+64]
+	digits := (*[64]byte)(dst[n:])
 	for i := 0; i < len(id); i += 4 {
-		binary.BigEndian.PutUint64(digits[2*i:], hexDigits(uint64(binary.BigEndian.Uint32(id[i:]))))
+		binary.LittleEndian.PutUint64(digits[2*i:], hexDigits(binary.LittleEndian.Uint32(id[i:])))
 	}
-	return append(dst, digits[:]...)
+	return dst
 }
 
 // appendHex appends n as 16 lower-case hex digits.
 func appendHex(dst []byte, n uint64) []byte {
-	dst = binary.BigEndian.AppendUint64(dst, hexDigits(n>>32))
-	return binary.BigEndian.AppendUint64(dst, hexDigits(n&0xffffffff))
+	n = bits.ReverseBytes64(n)
+	dst = binary.LittleEndian.AppendUint64(dst, hexDigits(uint32(n)))
+	return binary.LittleEndian.AppendUint64(dst, hexDigits(uint32(n>>32)))
 }
 
-// hexDigits returns a number below 1<<32 as eight ASCII hex digits, one in each byte of the result.
-func hexDigits(n uint64) uint64 {
+// hexDigits returns four bytes as eight ASCII hex digits. In both numbers, the first byte is the lowest one.
+func hexDigits(four uint32) uint64 {
 	const each = 0x0101010101010101
+	n := uint64(four)
 	n = (n | n<<16) & 0x0000ffff0000ffff
 	n = (n | n<<8) & 0x00ff00ff00ff00ff
-	n = (n | n<<4) & (0x0f * each)
+	n = (n>>4 | n<<8) & (0x0f * each)
 	letters := (n + 6*each) >> 4 & each // each byte is 1 if its digit is above 9
 	return n + '0'*each + letters*('a'-'0'-10)
 }
@@ -80,24 +88,24 @@ func ParseAddress(s string) (Address, error) {
 	}
 	a := Address{Workchain: int32(n)}
 	for i := 0; i < len(id); i += 8 {
-		n, ok := parseHex(binary.BigEndian.Uint64([]byte(id[i : i+8])))
+		n, ok := parseHex(binary.LittleEndian.Uint64([]byte(id[i : i+8])))
 		if !ok {
 			return Address{}, errAddress
 		}
-		binary.BigEndian.PutUint32(a.ID[i/2:], uint32(n))
+		binary.LittleEndian.PutUint32(a.ID[i/2:], n)
 	}
 	return a, nil
 }
 
 // parseHex is the inverse of hexDigits. It accepts digits of either case. ok is false if a byte is no digit.
-func parseHex(digits uint64) (n uint64, ok bool) {
+func parseHex(digits uint64) (four uint32, ok bool) {
 	const each = 0x0101010101010101
 	letters := digits >> 6 & each // each byte is 1 if its digit is a letter
-	n = digits&(0x0f*each) + 9*letters
-	n = (n | n>>4) & 0x00ff00ff00ff00ff
+	n := digits&(0x0f*each) + 9*letters
+	n = (n<<4 | n>>8) & 0x00ff00ff00ff00ff
 	n = (n | n>>8) & 0x0000ffff0000ffff
-	n = (n | n>>16) & 0xffffffff
-	return n, hexDigits(n) == digits|letters<<5
+	four = uint32(n | n>>16)
+	return four, hexDigits(four) == digits|letters<<5
 }
 
 func parseFriendly(s string) (Address, error) {

@@ -7,6 +7,8 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+
+	"github.com/chaingql/chaingql/internal/plan"
 )
 
 // amount returns the balance of an account. If the Backend is a BalanceBatcher, amount reads the balances of all
@@ -107,7 +109,7 @@ type (
 func (d decimal) AppendLeaf(dst []byte) []byte {
 	dst = append(dst, '"')
 	if d.IsUint64() {
-		return append(strconv.AppendUint(dst, d.Uint64(), 10), '"')
+		return append(plan.AppendUint(dst, d.Uint64()), '"')
 	}
 	return append(d.Append(dst, 10), '"')
 }

@@ -268,11 +268,11 @@ var blockFields = []plan.Field{
 	{Name: "seq_no", Type: "Float",
 		Desc: "The sequence number of the block in its shard. Blocks of different shards may have the same number.",
 		Append: func(dst []byte, src any) []byte {
-			return strconv.AppendUint(dst, uint64(blockOf(src).SeqNo), 10)
+			return plan.AppendInt(dst, int64(blockOf(src).SeqNo))
 		}},
 	{Name: "workchain_id", Type: "Int", Desc: "The workchain of the block. The masterchain is -1.",
 		Append: func(dst []byte, src any) []byte {
-			return strconv.AppendInt(dst, int64(blockOf(src).Workchain), 10)
+			return plan.AppendInt(dst, int64(blockOf(src).Workchain))
 		}},
 	{Name: "shard", Type: "String", Desc: "The shard of the block, as 16 hex digits in lower case.",
 		Append: func(dst []byte, src any) []byte {
@@ -280,7 +280,7 @@ var blockFields = []plan.Field{
 		}},
 	{Name: "gen_utime", Type: "Float", Desc: "The time at which the block was generated, as Unix time in seconds.",
 		Append: func(dst []byte, src any) []byte {
-			return strconv.AppendInt(dst, blockOf(src).Time.Unix(), 10)
+			return plan.AppendInt(dst, blockOf(src).Time.Unix())
 		}},
 	{Name: "chain_order", Type: "String", Desc: "The position of the block in the order of all blocks.",
 		Append: appendOrder},

@@ -2,9 +2,11 @@ package plan
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -55,6 +57,43 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// AppendInt appends n in decimal.
+func AppendInt(dst []byte, n int64) []byte {
+	if n < 0 {
+		return AppendUint(append(dst, '-'), -uint64(n))
+	}
+	return AppendUint(dst, uint64(n))
+}
+
+// AppendUint appends n in decimal. It takes half the time of strconv.AppendUint for the numbers of a block, because it
+// computes eight digits at once and writes them directly into dst.
+func AppendUint(dst []byte, n uint64) []byte {
+	const zeros = '0' * 0x0101010101010101
+	switch {
+	case n < 10: // most workchains
+		return append(dst, '0'+byte(n))
+	case n < 1e8:
+		digits := eightDigits(n)
+		leading := bits.TrailingZeros64(digits) / 8
+		dst = binary.LittleEndian.AppendUint64(dst, (digits+zeros)>>(8*leading))
+		return dst[:len(dst)-leading]
+	}
+	dst = AppendUint(dst, n/1e8)
+	return binary.LittleEndian.AppendUint64(dst, eightDigits(n%1e8)+zeros)
+}
+
+// eightDigits returns the decimal digits of a number below 1e8, the first digit in the lowest byte. It splits the
+// number into two numbers of four digits, these into four of two, and these into eight digits. It multiplies by rounded
+// reciprocals, 10486/1<<20 for 1/100 and 103/1<<10 for 1/10. For numbers of so few digits, the quotients are exact.
+func eightDigits(n uint64) uint64 {
+	q := n / 1e4
+	n = q | (n-q*1e4)<<32
+	q = n * 10486 >> 20 & 0x0000007f0000007f
+	n = q | (n-q*100)<<16
+	q = n * 103 >> 10 & 0x000f000f000f000f
+	return q | (n-q*10)<<8
 }
 
 // marshal returns a value from the host as JSON in valid UTF-8. encoding/json does not check the bytes that a
