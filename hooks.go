@@ -9,6 +9,8 @@ import (
 // called and costs nothing. Hooks are called concurrently, on the goroutine that does the work. For sockets, that
 // goroutine serves many clients, so a hook must return quickly. A hook must not call Shutdown, because Shutdown waits
 // for hooks to return. A panic in a hook is logged and has no other effect.
+// The same holds for a call of runtime.Goexit, for example by testing.T.FailNow, but in BlockDelivered it also ends the
+// connection of the subscription.
 //
 // The log ([Options].Logger) has the same events, except for single blocks and the start of operations. Their levels
 // are:

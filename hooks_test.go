@@ -8,7 +8,6 @@ import (
 	"math/big"
 	"net/http"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -258,33 +257,6 @@ func TestPanickingHookIsOnlyLogged(t *testing.T) {
 		} {
 			if !strings.Contains(log.String(), "hook="+hook+` error="panic: boom"`) {
 				t.Errorf("the log lacks the panic of %s: %s", hook, log)
-			}
-		}
-	})
-}
-
-// For example, testing.T.FailNow calls runtime.Goexit. The block stream must not end silently.
-func TestGoexitInAHookOfTheBlockStreamIsOnlyLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		chain := memchain.New()
-		h, log := newHandler(t, chain, chaingql.Options{Hooks: chaingql.Hooks{
-			BlockReceived:   func(chaingql.Block, time.Duration) { runtime.Goexit() },
-			SourceFailed:    func(error, time.Duration) { runtime.Goexit() },
-			SourceRecovered: func(time.Duration) { runtime.Goexit() },
-		}})
-		blocks := randomBlocks(44, 2)
-		s := serve(t, mounted(h)).socket(t)
-		s.send(start("1", allBlocks))
-		synctest.Wait()
-		for _, b := range blocks {
-			commit(t, chain, b)
-			s.expect("a block", data("1", `{"blocks":{"chain_order":"`+string(b.Cursor)+`"}}`))
-			chain.Interrupt(nil)
-			time.Sleep(time.Second)
-		}
-		for _, hook := range []string{"BlockReceived", "SourceFailed", "SourceRecovered"} {
-			if !strings.Contains(log.String(), "hook="+hook+` error="runtime.Goexit was called"`) {
-				t.Errorf("the log lacks %s: %s", hook, log)
 			}
 		}
 	})

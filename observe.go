@@ -22,21 +22,15 @@ type events struct {
 	failures *guard.FailureLog
 }
 
-// call calls a hook of the host, and logs a panic in it.
+// call calls a hook of the host, and logs a panic or a call of runtime.Goexit in it.
 func (e *events) call(ctx context.Context, name string, hook func()) {
-	e.report(ctx, name, guard.Run(hook))
+	e.report(ctx, name, guard.RunApart(hook))
 }
 
 func (e *events) report(ctx context.Context, name string, err error) {
 	if err != nil {
 		e.failures.Report(ctx, "chaingql: hook panicked; the panic has no other effect", err, slog.String("hook", name))
 	}
-}
-
-// callApart is like call for a hook that the block log calls. If such a hook calls runtime.Goexit, that must not end a
-// goroutine of the log.
-func (e *events) callApart(name string, hook func()) {
-	e.report(context.Background(), name, guard.RunApart(hook))
 }
 
 // begin reports the start of an operation. It returns the context for the operation, and an observed that reports its
@@ -79,25 +73,25 @@ func (e *events) traces() bool {
 // received, dropped, failed and recovered are called by the block log, which writes its own log lines.
 func (e *events) received(b Block) {
 	if e.BlockReceived != nil {
-		e.callApart("BlockReceived", func() { e.BlockReceived(b, time.Since(b.Time)) })
+		e.call(context.Background(), "BlockReceived", func() { e.BlockReceived(b, time.Since(b.Time)) })
 	}
 }
 
 func (e *events) dropped(b Block) {
 	if e.BlockDropped != nil {
-		e.callApart("BlockDropped", func() { e.BlockDropped(b) })
+		e.call(context.Background(), "BlockDropped", func() { e.BlockDropped(b) })
 	}
 }
 
 func (e *events) failed(err error, wait time.Duration) {
 	if e.SourceFailed != nil {
-		e.callApart("SourceFailed", func() { e.SourceFailed(err, wait) })
+		e.call(context.Background(), "SourceFailed", func() { e.SourceFailed(err, wait) })
 	}
 }
 
 func (e *events) recovered(down time.Duration) {
 	if e.SourceRecovered != nil {
-		e.callApart("SourceRecovered", func() { e.SourceRecovered(down) })
+		e.call(context.Background(), "SourceRecovered", func() { e.SourceRecovered(down) })
 	}
 }
 
@@ -159,7 +153,17 @@ func (o *observed) delivered(item blocklog.Item) {
 	if !item.Arrived.IsZero() {
 		d.Lag = time.Since(item.Arrived)
 	}
-	o.call(o.ctx, "BlockDelivered", func() { o.BlockDelivered(o.ctx, d) })
+	// A goroutine for each delivery would be expensive.
+	returned := false // false if the hook calls runtime.Goexit, which also ends this goroutine
+	defer func() {
+		if !returned {
+			o.failures.Report(o.ctx, "chaingql: hook called runtime.Goexit; its connection ends", guard.ErrGoexit,
+				slog.String("hook", "BlockDelivered"))
+		}
+	}()
+	err := guard.Run(func() { o.BlockDelivered(o.ctx, d) })
+	returned = true
+	o.report(o.ctx, "BlockDelivered", err)
 }
 
 // ended reports the end of a subscription.

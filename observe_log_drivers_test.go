@@ -116,9 +116,10 @@ var lineDrivers = map[string]func(*testing.T, *slog.Logger){
 		}
 		time.Sleep(time.Second)
 	},
-	"chaingql: operation finished": driveSocketCut,
-	"chaingql: socket opened":      driveSocket,
-	"chaingql: socket closed":      driveSocketCut,
+	"chaingql: hook called runtime.Goexit; its connection ends": driveGoexit,
+	"chaingql: operation finished":                              driveSocketCut,
+	"chaingql: socket opened":                                   driveSocket,
+	"chaingql: socket closed":                                   driveSocketCut,
 	"chaingql: limit hit; a request was refused or a connection ended": func(t *testing.T, log *slog.Logger) {
 		h, _ := newLoggedHandler(t, log, memchain.New(), chaingql.Options{})
 		query(h, "{"+strings.Repeat("x", 40_000)+"}", nil)

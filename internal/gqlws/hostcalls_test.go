@@ -82,6 +82,11 @@ func TestGoexitInStreamEndsOnlyItsConnection(t *testing.T) {
 		if why := <-ss.closed; !errors.Is(why, ErrCut) || !strings.Contains(why.Error(), "writer failed") {
 			t.Errorf("Session.Closed received %v, want ErrCut and \"writer failed\"", why)
 		}
+		bad.mu.Lock()
+		if !bad.closed {
+			t.Error("the stream was not closed")
+		}
+		bad.mu.Unlock()
 		good.push("2")
 		c.expect(`{"type":"data","id":"a","payload":2}`)
 	}

@@ -196,7 +196,14 @@ func (c *conn) gather(b *[]byte, enough int) task {
 func (c *conn) appendNext(b []byte, op *operation) []byte {
 	c.mu.Unlock()
 	defer c.mu.Lock()
+	returned := false
+	defer func() {
+		if !returned { // Next called runtime.Goexit: this goroutine ends, and run then cuts the connection
+			c.endNext(op)
+		}
+	}()
 	payload, more, err := c.callNext(op.stream)
+	returned = true
 
 	c.mu.Lock()
 	op.inCall = false
@@ -236,6 +243,17 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 		b = sealFrame(c.codec.appendData(openFrame(b), op.id, payload), from)
 	}
 	return b
+}
+
+// endNext records that the goroutine of a call to Next has ended. If op ended meanwhile, it closes op's stream.
+func (c *conn) endNext(op *operation) {
+	c.mu.Lock()
+	op.inCall = false
+	ended := op.phase == opEnded
+	c.mu.Unlock()
+	if ended {
+		c.callClose(op)
+	}
 }
 
 // writeFrames writes frames, waits until the connection has accepted them, and reports whether it succeeded. The write

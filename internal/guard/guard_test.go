@@ -116,6 +116,22 @@ func (p panicking) WithGroup(name string) slog.Handler {
 	return panicking{p.Handler.WithGroup(name), p.enabled, p.handle}
 }
 
+type goexiting struct{ slog.Handler }
+
+func (goexiting) Handle(context.Context, slog.Record) error {
+	runtime.Goexit()
+	return nil
+}
+
+// The handler of a test may call FailNow if an error is logged.
+func TestGoexitInLogHandlerDoesNotEndItsCaller(t *testing.T) {
+	if err := guard.RunApart(func() {
+		slog.New(guard.LogHandler(goexiting{slog.NewTextHandler(io.Discard, nil)})).Info("x")
+	}); err != nil {
+		t.Errorf("the goroutine that logs ended with %v", err)
+	}
+}
+
 func TestLogHandlerRecoversPanics(t *testing.T) {
 	var out bytes.Buffer
 	for _, h := range []panicking{{enabled: true}, {handle: true}, {}} {

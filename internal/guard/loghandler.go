@@ -1,12 +1,14 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 )
 
-// LogHandler returns a handler that passes records to h and recovers panics of h. This library also logs on its own
-// goroutines, where such a panic would end the process.
+// LogHandler returns a handler that passes records to h. A panic or a call of runtime.Goexit in h has no other effect
+// than that the record may be lost: this library also logs on its own goroutines, where it would end the process or the
+// stream of blocks.
 func LogHandler(h slog.Handler) slog.Handler { return logHandler{h} }
 
 type logHandler struct{ slog.Handler }
@@ -18,8 +20,7 @@ func (h logHandler) Enabled(ctx context.Context, l slog.Level) (enabled bool) {
 }
 
 func (h logHandler) Handle(ctx context.Context, r slog.Record) (err error) {
-	defer Recover(&err)
-	return h.Handler.Handle(ctx, r)
+	return cmp.Or(RunApart(func() { err = h.Handler.Handle(ctx, r) }), err)
 }
 
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
