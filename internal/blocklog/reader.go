@@ -51,17 +51,17 @@ type Reader[B any] struct {
 	group *shareGroup[B]
 	wake  func()
 
-	// The group's lock guards these fields.
+	// The group's lock guards these fields. Those that each block needs come first, so that few cache lines are loaded.
 	at                position // the reader has read every match before it; at.next is catchingUp if it is not live
 	since             uint64   // the group keeps for the reader only the matches from this number on
-	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
+	lost              error    // ErrGap or ErrNoPosition if it ended the reader at its cursor; otherwise nil
 	lastReturned      string   // cursor of the last item; before the first one, the cursor with which the reader joined
 	slot              int32    // index in group.members, -1 when closed; changes only while the log's lock is held too
-	fresh             bool     // the reader joined without a cursor
-	moved             bool     // the reader was moved during a search, whose result must be discarded
-	lost              error    // ErrGap or ErrNoPosition if it ended the reader at its cursor; otherwise nil
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
 	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
+	moved             bool     // the reader was moved during a search, whose result must be discarded
+	fresh             bool     // the reader joined without a cursor
+	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
 
 	sentBack string // the cursor with which the reader joined, if the client was sent back to it; otherwise ""
 
@@ -87,7 +87,6 @@ func (r *Reader[B]) Next() (Item, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
-		r.moved = false
 		at, since := r.at, max(r.since, g.since)
 		switch {
 		case r.slot < 0:
@@ -99,6 +98,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		case at.next >= g.matched && g.err != nil:
 			return Item{}, &Lost{Cursor: g.reached(r, g.ended).cursor, Err: g.err}
 		case at.next == catchingUp && (r.catchUp == nil || len(r.catchUp.entries) == 0):
+			r.moved = false
 			g.mu.Unlock()
 			more, err := r.log.seek(r)
 			g.mu.Lock()
@@ -116,6 +116,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			return item, nil
 		}
 		catchUp := r.catchUp
+		r.moved = false
 		g.mu.Unlock()
 		item, at, err := r.search(catchUp, at, since)
 		g.mu.Lock()
@@ -210,6 +211,13 @@ func (r *Reader[B]) Cursor() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.reached(r, delivered).cursor
+}
+
+// LastReturned returns the cursor of the last block that Next has returned, if it has returned one.
+func (r *Reader[B]) LastReturned() string {
+	r.group.mu.Lock()
+	defer r.group.mu.Unlock()
+	return r.lastReturned
 }
 
 // ReportedGaps returns the gaps that were reported to the client, for a cursor that the Reader has returned. A client

@@ -51,27 +51,13 @@ const (
 //	                           pongs: outbox     ▼                 ▼
 //	peer ◄── writerPool or writeLoop ◄── gather: outbox, then Stream.Next of the ready operations
 type conn struct {
-	server  *Server
-	codec   codec
-	peer    Session
-	options *Options
-	account Account
-	ws      *websocket.Conn
-	net     *netConn
-	ctx     context.Context // values of the handshake; canceled at the end
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
+	// The fields that each payload of a Stream needs come first, so that few cache lines are loaded.
+	server *Server
+	codec  codec
+	wg     sync.WaitGroup
 
-	// Reader state, used only by the reader.
-	sessionCtx context.Context // returned by Init; nil before
-	inited     bool            // a connection_init was accepted
-	malformed  int             // consecutive malformed frames
-	parkedAt   time.Duration   // time on the xsync.Clock at which the reader was parked
-	wakes      int             // number of times in a row that the reader was parked for less than lingerTime
+	mu sync.Mutex // protects this group; not held during I/O that may block or calls into the Session
 
-	mu sync.Mutex // protects the following fields; not held during I/O that may block or calls into the Session
-
-	// The fields that each payload of a Stream needs are next to each other, so that few cache lines are loaded.
 	phase            phase
 	hasWriter        bool            // a writer runs or is queued in the writer pool
 	inWrite          bool            // a write is in progress
@@ -86,7 +72,23 @@ type conn struct {
 	raw              syscall.RawConn // net.raw
 	changed          sync.Cond       // signals changes that throttle and beginCloseFrame wait for
 
-	// Lifecycle.
+	// These fields are set before the reader starts and do not change.
+	peer    Session
+	options *Options
+	account Account
+	ws      *websocket.Conn
+	net     *netConn
+	ctx     context.Context // values of the handshake; canceled at the end
+	cancel  context.CancelFunc
+
+	// Reader state, used only by the reader.
+	sessionCtx context.Context // returned by Init; nil before
+	inited     bool            // a connection_init was accepted
+	malformed  int             // consecutive malformed frames
+	parkedAt   time.Duration   // time on the xsync.Clock at which the reader was parked
+	wakes      int             // number of times in a row that the reader was parked for less than lingerTime
+
+	// Lifecycle. This group and the following ones are protected by mu.
 	drainTimer *time.Timer // runs drain during a shutdown
 	lifeTimer  *time.Timer // runs drain at the end of the connection's lifetime
 	ending     *ending     // set in phaseEnding; nil if the connection was cut before

@@ -27,10 +27,8 @@ const (
 // An operation is one query or subscription of a connection. The connection's mu guards all fields that change after
 // opStarting.
 type operation struct {
-	id     operationID
-	stream Stream // subscription: its Stream; query: a queryResult, set when Run has returned
-	unsent int    // query: size of the response until a write contains it
-
+	// The fields that each payload of a Stream needs come first, so that few cache lines are loaded.
+	stream         Stream // subscription: its Stream; query: a queryResult, set when Run has returned
 	phase          opPhase
 	query          bool
 	running        bool // query: its goroutine was started
@@ -39,6 +37,9 @@ type operation struct {
 	searching      bool // the last Next returned more, but no payload
 	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
 	counted        bool // Operation.Counted
+	unsent         int  // query: size of the response until a write contains it
+	id             operationID
+	shortID        [40]byte // the array of id.raw if it is short; a UUID in quotes has 38 bytes
 
 	// ctx is the context of the operation. It has no timeout: it is a Timeout because that needs little memory as long
 	// as nothing waits for its end.
@@ -80,6 +81,9 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 
 	op := &operation{id: id, ctx: xsync.WithTimeout(c.sessionCtx, 0), expires: expiryOf(c.sessionCtx)}
 	o, err := c.callStart(op.ctx, payload)
+	if id.raw != nil {
+		op.id.raw = append(op.shortID[:0], id.raw...)
+	}
 	op.run, op.query, op.size, op.memory, op.counted = o.Run, o.Run != nil, o.Size, o.Memory, o.Counted
 	if err == nil && o.Open != nil {
 		if c.hasMaxSubscriptions() {

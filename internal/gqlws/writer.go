@@ -182,7 +182,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			op.queued = false
 			op.inCall = true
 			*b = c.appendNext(*b, op)
-			late = xsync.Clock(0)-begun > maxGatherTime
+			late = len(c.ready) > 0 && xsync.Clock(0)-begun > maxGatherTime
 
 		default:
 			c.hasWriter = false
