@@ -13,12 +13,24 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
+// plain is true for the ASCII characters that AppendString does not escape.
+var plain = func() (all [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		all[c] = c != '"' && c != '\\'
+	}
+	return all
+}()
+
 // AppendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
+		if plain[c] {
+			i++
+			continue
+		}
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
 			switch {
@@ -33,10 +45,6 @@ func AppendString(dst []byte, s string) []byte {
 				start = i + size
 			}
 			i += size
-			continue
-		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
 			continue
 		}
 		dst = append(dst, s[start:i]...)

@@ -13,6 +13,8 @@ import (
 // ErrWaited is returned by [Group.Do] to a caller that has waited for the call of another caller for Group.Wait.
 var ErrWaited = errors.New("xsync: the shared call did not return in time")
 
+var errGoexit = errors.New("the shared function called runtime.Goexit")
+
 // A Group lets callers that use the same key at the same time share one call.
 //
 // Unlike a golang.org/x/sync/singleflight Group, it passes a context to the call. This
@@ -31,7 +33,8 @@ type Group[K comparable, V any] struct {
 	Wait time.Duration
 
 	mu    sync.Mutex
-	calls map[K]*call[K, V]
+	one   *call[K, V]       // a call in progress; a map of one call would take a tenth of the time of a small page
+	calls map[K]*call[K, V] // the other calls in progress
 }
 
 // A call is one call in progress, and the context of its function. The context has no
@@ -77,13 +80,13 @@ var over = func() *waited {
 func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(context.Context) (V, error)) (value V, err error) {
 	now := Clock(0)
 	g.mu.Lock()
-	c := g.calls[key]
+	c := g.one
+	if c == nil || c.key != key {
+		c = g.calls[key]
+	}
 	if c == nil || g.JoinWithin > 0 && now-c.started >= g.JoinWithin {
-		if g.calls == nil {
-			g.calls = make(map[K]*call[K, V])
-		}
 		c = &call[K, V]{group: g, key: key, first: ctx, started: now, callers: 1}
-		g.calls[key] = c
+		c.remember()
 		g.mu.Unlock()
 		c.run(fn)
 		if err := ctx.Err(); err != nil {
@@ -128,7 +131,7 @@ func (c *call[K, V]) run(fn func(context.Context) (V, error)) {
 		}
 	}()
 	defer guard.Recover(&c.err)
-	c.err = errors.New("the shared function called runtime.Goexit")
+	c.err = errGoexit
 	c.value, c.err = fn(c)
 }
 
@@ -156,10 +159,26 @@ func (c *call[K, V]) cancelAbandoned() {
 	}
 }
 
+// remember lets later callers join the call. The caller must hold the group's lock.
+func (c *call[K, V]) remember() {
+	g := c.group
+	switch {
+	case g.one == nil || g.one.key == c.key:
+		g.one = c
+	case g.calls == nil:
+		g.calls = map[K]*call[K, V]{c.key: c}
+	default:
+		g.calls[c.key] = c
+	}
+}
+
 // forget lets later callers start a new call. The caller must hold the group's lock.
 func (c *call[K, V]) forget() {
-	if c.group.calls[c.key] == c {
-		delete(c.group.calls, c.key)
+	g := c.group
+	if g.one == c {
+		g.one = nil
+	} else if g.calls[c.key] == c {
+		delete(g.calls, c.key)
 	}
 }
 
