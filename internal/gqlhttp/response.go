@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -18,12 +19,6 @@ var (
 	utf8GraphQL = []string{GraphQLResponse + "; charset=utf-8"}
 	nosniff     = []string{"nosniff"}
 	varies      = []string{"Authorization, Accept, Origin"}
-	lengths     = func() (all [1 << 10][1]string) {
-		for n := range all {
-			all[n][0] = strconv.Itoa(n)
-		}
-		return all
-	}()
 
 	// NoStore is the value of Cache-Control for responses that must not be cached.
 	NoStore = []string{"no-store"}
@@ -51,11 +46,24 @@ func SetContent(header http.Header, media string, n int) {
 	header["Content-Length"], header["X-Content-Type-Options"] = contentLength(n), nosniff
 }
 
+// A length is a value of Content-Length.
+type length struct {
+	n     int
+	value [1]string
+}
+
+// lengths holds recently used lengths, each at the index that is its remainder. Responses to similar queries often have
+// the same length.
+var lengths [1 << 10]atomic.Pointer[length]
+
 func contentLength(n int) []string {
-	if n < len(lengths) {
-		return lengths[n][:]
+	recent := &lengths[n%len(lengths)]
+	l := recent.Load()
+	if l == nil || l.n != n {
+		l = &length{n, [1]string{strconv.Itoa(n)}}
+		recent.Store(l)
 	}
-	return []string{strconv.Itoa(n)}
+	return l.value[:]
 }
 
 // SetWriteDeadline sets the deadline of w. If the host's ResponseWriter does not support deadlines, the host itself

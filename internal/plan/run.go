@@ -187,6 +187,14 @@ func (r *run) null(s *outputType) bool {
 // value appends v in the form that its type requires.
 func (r *run) value(f *field, s *outputType, v any) bool {
 	if isNil(v) {
+		v = nil
+	}
+	return r.item(f, s, v)
+}
+
+// item is like value, but v is not a nil pointer, map, slice or func.
+func (r *run) item(f *field, s *outputType, v any) bool {
+	if v == nil {
 		if s.nonNull {
 			r.fail(f, errNull)
 			return false
@@ -227,12 +235,16 @@ func (r *run) list(f *field, s *outputType, v any) bool {
 	r.dst = append(r.dst, '[')
 	r.path = append(r.path, step{})
 	defer func() { r.path = r.path[:len(r.path)-1] }()
+	appendItem := r.item
+	if _, ok := list.(reflected); ok {
+		appendItem = r.value
+	}
 	for i := range list.Len() {
 		if i > 0 {
 			r.dst = append(r.dst, ',')
 		}
 		r.path[len(r.path)-1].index = i
-		if !r.value(f, s.elem, list.At(i)) {
+		if !appendItem(f, s.elem, list.At(i)) {
 			r.dst = r.dst[:start]
 			return r.null(s)
 		}

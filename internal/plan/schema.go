@@ -106,7 +106,7 @@ type Args []any
 type List interface {
 	// Len returns the number of items.
 	Len() int
-	// At returns the item with index i.
+	// At returns the item with index i. An item that is null is nil, not a nil pointer.
 	At(i int) any
 }
 
