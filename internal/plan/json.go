@@ -82,6 +82,8 @@ func AppendUint(dst []byte, n uint64) []byte {
 	switch {
 	case n < 10: // most workchains
 		return append(dst, '0'+byte(n))
+	case n < 100: // the rest of most times
+		return append(dst, '0'+byte(n/10), '0'+byte(n%10))
 	case n < 1e8:
 		digits := eightDigits(n)
 		leading := bits.TrailingZeros64(digits) / 8
