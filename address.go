@@ -73,15 +73,17 @@ var errAddress = errors.New("chaingql: invalid account address")
 // ParseAddress parses an account address: the raw form, `<workchain>:<64 hex digits>` in either case, or the
 // user-friendly form of 48 characters of base64 or base64url (TEP-2) with a valid checksum. The flags of the
 // user-friendly form (bounceable, test network only) must be valid, but are not part of the returned Address.
-func ParseAddress(s string) (Address, error) {
+func ParseAddress(s string) (Address, error) { return parseAddress(s) }
+
+func parseAddress[T string | []byte](s T) (Address, error) {
 	if len(s) == 48 {
-		return parseFriendly(s)
+		return parseFriendly(string(s))
 	}
 	colon := len(s) - 65
 	if colon < 0 || colon > len("-2147483648") || s[colon] != ':' { // ParseInt copies a text that is wrong
 		return Address{}, errAddress
 	}
-	workchain, id := s[:colon], s[colon+1:]
+	workchain, id := string(s[:colon]), s[colon+1:]
 	n, err := strconv.ParseInt(workchain, 10, 32)
 	if err != nil || strconv.FormatInt(n, 10) != workchain { // rejects "+1", "-0" and "007"
 		return Address{}, errAddress

@@ -67,7 +67,7 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) error {
 	}
 	var addrs []Address
 	for args := range c.op.Batch() {
-		addr, err := ParseAddress(args[0].(string))
+		addr, err := addressOf(args[0])
 		if err == nil && !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}

@@ -1,7 +1,6 @@
 package chaingql
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,7 +15,6 @@ import (
 	"github.com/graphql-go/handler"
 
 	"github.com/chaingql/chaingql/internal/gqlhttp"
-	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/strictjson"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -237,112 +235,3 @@ func persistedHash(extensions map[string]any) (string, *httpError) {
 
 // endpoint returns host and path of a request, as in info.endpoints.
 func endpoint(r *http.Request) string { return r.Host + gqlhttp.Path(r) }
-
-// A scan finds the parts of a body without allocating memory for them, because a query whose plan is in the cache needs
-// nothing else. It accepts only bodies of the usual form; all others must be read by decodeRequest. It accepts no body
-// that decodeRequest would refuse or read differently. Its results are valid until the next read.
-type scan struct {
-	query     []byte
-	operation string
-	given     []plan.Variable
-	strictjson.Reader
-}
-
-// maxScanned is the maximum number of variables in a body that a scan accepts. It is small because a scan compares each
-// key with all others to find repeated keys.
-const maxScanned = 16
-
-// read scans a body. It returns false if decodeRequest must read it.
-func (s *scan) read(body []byte, depth int) bool {
-	if depth <= 0 {
-		depth = strictjson.MaxDepth
-	}
-	s.query, s.operation, s.given = nil, "", s.given[:0]
-	s.Reset(body, depth-2) // depth-2 levels are left for the value of a variable
-	if depth < 2 || !s.Is('{') {
-		return false
-	}
-	const query, variables, operation, extensions = 1, 2, 4, 8
-	for seen := 0; ; {
-		name, ok := s.key()
-		key := 0
-		switch string(name) {
-		case "query":
-			key = query
-			s.query, ok = s.text()
-		case "variables":
-			key = variables
-			ok = s.Null() || s.variables()
-		case "operationName":
-			key = operation
-			if ok = s.Null(); !ok {
-				name, ok = s.text()
-				s.operation = string(name)
-			}
-		case "extensions":
-			key = extensions
-			ok = s.Null()
-		}
-		if !ok || key == 0 || seen&key != 0 {
-			return false
-		}
-		seen |= key
-		if s.Is('}') {
-			return s.End() && len(s.query) > 0
-		}
-		if !s.Is(',') {
-			return false
-		}
-	}
-}
-
-// variables reads the object of variables.
-func (s *scan) variables() bool {
-	if !s.Is('{') {
-		return false
-	}
-	if s.Is('}') {
-		return true
-	}
-	for len(s.given) < maxScanned {
-		name, ok := s.key()
-		for i := range s.given {
-			ok = ok && !bytes.Equal(s.given[i].Name, name)
-		}
-		if !ok {
-			return false
-		}
-		value, err := s.Value()
-		if err != nil {
-			return false
-		}
-		s.given = append(s.given, plan.Variable{Name: name, Value: value})
-		if s.Is('}') {
-			return true
-		}
-		if !s.Is(',') {
-			return false
-		}
-	}
-	return false
-}
-
-// key reads a key and the colon after it.
-func (s *scan) key() ([]byte, bool) {
-	name, err := s.Text()
-	if err != nil || !s.Is(':') {
-		return nil, false
-	}
-	return name, true
-}
-
-func (s *scan) text() ([]byte, bool) {
-	text, err := s.Text()
-	return text, err == nil
-}
-
-// release drops the variables and the operation name that read found. It keeps the query, which is part of the body.
-func (s *scan) release() {
-	clear(s.given)
-	s.given, s.operation = s.given[:0], ""
-}

@@ -80,7 +80,7 @@ type info struct {
 func badInput(message string) error { return &plan.Error{Message: message, Code: plan.CodeInput} }
 
 func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, error) {
-	addr, err := ParseAddress(args[0].(string))
+	addr, err := addressOf(args[0])
 	if err != nil {
 		return nil, badInput("Invalid account address")
 	}
@@ -90,6 +90,14 @@ func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, er
 		return &c.first, nil
 	}
 	return &account{address: addr, call: c}, nil
+}
+
+// addressOf parses an address, which is a string or a *plan.Text.
+func addressOf(arg any) (Address, error) {
+	if text, ok := arg.(*plan.Text); ok {
+		return parseAddress([]byte(*text))
+	}
+	return ParseAddress(arg.(string))
 }
 
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {

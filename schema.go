@@ -32,7 +32,8 @@ func schemaTable(r *resolvers) []plan.Type {
 		infoType,
 		{Kind: ast.Object, Name: "BlockchainQuery", Desc: "Queries for accounts and blocks.", Fields: []plan.Field{
 			{Name: "account", Type: "BlockchainAccountQuery", Desc: "The account with the given address.",
-				Resolve: r.account, Depends: onNothing, Batch: "balance", AtOnce: r.batcher != nil, Args: []plan.Arg{
+				Resolve: r.account, ReadsText: true, Depends: onNothing, Batch: "balance",
+				AtOnce: r.batcher != nil, Args: []plan.Arg{
 					{Name: "address", Type: "String!",
 						Desc: "The address of the account, in the raw form (workchain, colon, 64 hex digits) or in " +
 							"the user-friendly form (48 characters)."},

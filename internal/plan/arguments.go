@@ -103,7 +103,9 @@ func (f *field) arguments(b *Bound, buf Args) (Args, *Error) {
 					continue
 				}
 			} else if value != nil {
-				args[i] = value
+				if args[i] = value; f.source == nil || !f.source.ReadsText {
+					args[i] = owned(value)
+				}
 				continue
 			}
 		}

@@ -59,8 +59,20 @@ const (
 type Variable struct {
 	// Name is the name without the dollar sign.
 	Name []byte
-	// Value is nil or a bool, string, json.Number, []any or map[string]any.
+	// Value is nil or a bool, string, json.Number, []any, map[string]any or *Text.
 	Value any
+}
+
+// A Text is a string variable in a buffer of the request, which must not change before Run has returned. Only resolvers
+// of fields with ReadsText receive it; all others receive a string. To copy a string takes two allocations.
+type Text []byte
+
+// owned returns v, or a string if v is a *Text.
+func owned(v any) any {
+	if t, ok := v.(*Text); ok {
+		return string(*t)
+	}
+	return v
 }
 
 // Find binds the cached plan of a query to b and reports whether it succeeded. It reports false if the document is
@@ -300,8 +312,8 @@ func (b *Bound) appendVariables(key []byte, ignored []int) []byte {
 			key = append(key, '-')
 			continue
 		}
-		text, err := json.Marshal(v) // sorts maps by key
-		if err != nil {              // only the value of a host's scalar can have no JSON form
+		text, err := json.Marshal(owned(v)) // sorts maps by key
+		if err != nil {                     // only the value of a host's scalar can have no JSON form
 			text = fmt.Appendf(nil, "%#v", v)
 		}
 		key = append(key, text...)

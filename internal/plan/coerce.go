@@ -45,6 +45,14 @@ func (s *Schema) constant(t *ast.Type, v *ast.Value) any {
 	return value
 }
 
+func (s *Schema) checkDefault(t *ast.Type, v *ast.Value) error {
+	if v == nil {
+		return nil
+	}
+	_, err := s.fromLiteral(t, v, nil)
+	return err
+}
+
 // fromLiteral coerces a literal to the type t. It looks up variables in vars. During validation, vars is nil; then
 // fromLiteral accepts every variable, because another rule checks the types of variables.
 func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error) {

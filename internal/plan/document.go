@@ -232,6 +232,12 @@ func (op *operation) bind(c *Cache, values []any, valueOf lookup) ([]any, Errors
 // read coerces the value that the request has for v. A valid scalar needs no variableReader, which allocates a path
 // for messages. All other values are subtracted from remaining, with the values nested in them.
 func (v *variable) read(c *Cache, given any, remaining *int) (any, *Error) {
+	if text, ok := given.(*Text); ok {
+		if v.scalar == "String" {
+			return text, nil
+		}
+		given = string(*text)
+	}
 	if v.scalar != "" && given != nil {
 		if value, ok := scalarJSON(v.scalar, given); ok {
 			return value, nil

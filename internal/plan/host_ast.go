@@ -268,7 +268,7 @@ func (b *Bound) variableValues() map[string]any {
 	for i := range b.op.declared {
 		v := &b.op.variables[i]
 		if variables[v.name] = nil; b.variables[i] != (absent{}) {
-			variables[v.name] = b.variables[i]
+			variables[v.name] = owned(b.variables[i])
 		}
 	}
 	return variables

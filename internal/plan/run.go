@@ -172,7 +172,7 @@ func (b *Bound) value(name string) (any, bool) {
 	if i < 0 || b.variables[i] == (absent{}) {
 		return nil, false
 	}
-	return b.variables[i], true
+	return owned(b.variables[i]), true
 }
 
 // null appends null. If the type is non-null, it appends nothing and reports false.

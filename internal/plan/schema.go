@@ -57,6 +57,8 @@ type Field struct {
 	// Resolve may block, fail and use arguments. If it returns an *Error, the client receives that error. All other
 	// errors are masked.
 	Resolve func(ctx context.Context, src any, args Args) (any, error)
+	// ReadsText is set if Resolve accepts a *Text as an argument that is a string. It must not keep the Text.
+	ReadsText bool
 	// Resolver is a resolver of graphql-go, which may return a thunk. All fields below are fields of the host, too,
 	// because [Extend] rejects types of the host that refer to built-in types.
 	Resolver graphql.FieldResolveFn
@@ -339,12 +341,4 @@ func (s *Schema) check() error {
 		}
 	}
 	return nil
-}
-
-func (s *Schema) checkDefault(t *ast.Type, v *ast.Value) error {
-	if v == nil {
-		return nil
-	}
-	_, err := s.fromLiteral(t, v, nil)
-	return err
 }

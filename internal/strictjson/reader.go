@@ -73,6 +73,9 @@ func (r *Reader) Is(c byte) bool {
 	return true
 }
 
+// IsText skips white space and reports whether a string comes next.
+func (r *Reader) IsText() bool { return r.peek() == '"' }
+
 // Null skips white space and reads null if it comes next. It reports whether it has read null.
 func (r *Reader) Null() bool { return r.peek() == 'n' && r.word("null") }
 
