@@ -157,6 +157,10 @@ func TestHTTPResponsesHaveTheExpectedStatusAndBody(t *testing.T) {
 			refusalBody("The body must not be compressed.", "UNSUPPORTED_MEDIA_TYPE"),
 		},
 		{
+			"identity, then gzip", "POST", path, request802,
+			as("application/json", "Content-Encoding", "identity", "Content-Encoding", "gzip"), 415, unsupported,
+		},
+		{
 			"identity", "POST", path, request802, as("application/json", "Content-Encoding", "identity"), 200,
 			response802,
 		},

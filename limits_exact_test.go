@@ -37,10 +37,10 @@ func TestRequestsExactlyAtALimitAreServed(t *testing.T) {
 		{"Content-Type", 256, 415, func(size int) *httptest.ResponseRecorder {
 			return do(h, "POST", "/demo/graphql", asked, "Content-Type", filled("application/json; a=", "x", size))
 		}},
-		{"Accept", 4096, 406, func(size int) *httptest.ResponseRecorder {
+		{"Accept", 1024, 406, func(size int) *httptest.ResponseRecorder {
 			return post(h, asked, "Accept", filled("application/json,", " ", size))
 		}},
-		{"Accept headers", 4096, 406, func(size int) *httptest.ResponseRecorder {
+		{"Accept headers", 1024, 406, func(size int) *httptest.ResponseRecorder {
 			pairs := []string{"Accept", "application/json"}
 			for range size - 1 {
 				pairs = append(pairs, "Accept", "")

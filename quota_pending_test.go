@@ -221,7 +221,7 @@ func TestEventStreamResponsesCountTowardPendingResponseBytes(t *testing.T) {
 
 func TestTooLongAcceptHeaderIsRefused(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
-	long := strings.Repeat("a/b;c=d,", 500) + "application/json"
+	long := strings.Repeat("a/b;c=d,", 125) + "application/json"
 	equal(t, "status within the limit", post(h, `{"query":"{info{version}}"}`, "Accept", long).Code, 200)
 	const version = `{"query":"{info{version}}"}`
 	equal(t, "status beyond it", post(h, version, "Accept", long+strings.Repeat(" ", 100)).Code, 406)

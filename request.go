@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -128,35 +127,6 @@ func decodeRequest(body []byte, depth int) (*request, *httpError) {
 			return nil, badRequest("Batches are not served: send one operation at a time.")
 		}
 		return nil, badRequest("The body must be a JSON object.")
-	}
-	return requestOf(fields)
-}
-
-// decodeURL parses the query string of a GET.
-func decodeURL(query string, depth int) (*request, *httpError) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, unreadable("The URL's query is malformed.")
-	}
-	fields := map[string]any{}
-	for _, name := range []string{"query", "documentId", "operationName", "variables", "extensions"} {
-		given := values[name]
-		if len(given) > 1 {
-			return nil, badRequest("Duplicate parameter " + name + ".")
-		}
-		if len(given) == 0 {
-			continue
-		}
-		fields[name] = given[0]
-		if name == "variables" || name == "extensions" {
-			fields[name] = nil
-			if given[0] == "" {
-				continue
-			}
-			if fields[name], err = strictjson.Read([]byte(given[0]), depth); err != nil {
-				return nil, notJSON("Parameter "+name, err, depth)
-			}
-		}
 	}
 	return requestOf(fields)
 }

@@ -86,6 +86,8 @@ func TestDecodeURLIsStrict(t *testing.T) {
 			want: handler.RequestOptions{Query: "q", Variables: map[string]any{"a": json.Number("1")}},
 		},
 		{url: "query=" + strings.Repeat("q", 10_000), want: handler.RequestOptions{Query: strings.Repeat("q", 10_000)}},
+		{url: "query=q" + strings.Repeat("&0", 63), want: handler.RequestOptions{Query: "q"}},
+		{url: "query=q" + strings.Repeat("&0", 64), refuse: "The URL's query has more than 64 parameters."},
 		{url: "", refuse: "Must provide query string."},
 		{url: "query=", refuse: "Must provide query string."},
 		{url: "query=q&query=q", refuse: "Duplicate parameter query."},
@@ -105,6 +107,19 @@ func TestDecodeURLIsStrict(t *testing.T) {
 	} {
 		got, refused := decodeURL(c.url, 20)
 		compareRequest(t, c.url, got, refused, c.want, c.refuse)
+	}
+}
+
+// A client may fill a URL with parameters that have no meaning.
+func TestDecodeURLAllocatesLittleForAnyURL(t *testing.T) {
+	for name, url := range map[string]string{
+		"many short parameters": "query=q" + strings.Repeat("&0", 64<<10),
+		"as many as allowed":    "query=q" + strings.Repeat("&%30=%30", 63),
+		"one long parameter":    "query=q&x=" + strings.Repeat("%30", 40<<10),
+	} {
+		if got := testing.AllocsPerRun(5, func() { _, _ = decodeURL(url, 20) }); got > 400 {
+			t.Errorf("%s: %v allocations, want at most 400", name, got)
+		}
 	}
 }
 

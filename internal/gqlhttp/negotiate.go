@@ -2,7 +2,7 @@ package gqlhttp
 
 import (
 	"iter"
-	"mime"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,7 +16,10 @@ const (
 )
 
 // maxAccept is the maximum size of all Accept headers together, in bytes. Browsers send less than 300 bytes.
-const maxAccept = 4 << 10
+const maxAccept = 1 << 10
+
+// acceptable has the items of an Accept list that matter, in lower case. Others are not parsed.
+var acceptable = [...]string{JSON, GraphQLResponse, EventStream, Multipart, "application/*", "*/*"}
 
 // A preference is the weight and the position of a media type in an Accept list. Positions count from 1. The position
 // is 0 if the type is not in the list.
@@ -30,7 +33,7 @@ type preference struct {
 // application/json, unless the headers exclude application/json by name. Then it stands for the other type.
 //
 // stream is the media type of streams that the headers prefer, EventStream or Multipart, or "" if they accept neither.
-// A wildcard does not suffice for streams. Headers of more than 4 KiB in total accept nothing.
+// A wildcard does not suffice for streams. Headers of more than 1 KiB in total accept nothing.
 func Negotiate(accept []string) (media, stream string) {
 	if len(accept) == 0 {
 		return JSON, ""
@@ -47,18 +50,18 @@ func Negotiate(accept []string) (media, stream string) {
 	case "", "*/*", JSON:
 		return JSON, ""
 	}
-	preferences := map[string]preference{}
+	var preferences [len(acceptable)]preference
 	position := 0
 	for item := range items(list) {
 		position++
-		name, q, ok := accepted(item)
-		if known := preferences[name]; ok && (known.position == 0 || known.q < q) {
-			preferences[name] = preference{q, position}
+		at, q, ok := accepted(item)
+		if ok && (preferences[at].position == 0 || preferences[at].q < q) {
+			preferences[at] = preference{q, position}
 		}
 	}
-	json, own, wildcard := preferences[JSON], preferences[GraphQLResponse], preferences["application/*"]
+	json, own, wildcard := preferences[0], preferences[1], preferences[4]
 	if wildcard.position == 0 {
-		wildcard = preferences["*/*"]
+		wildcard = preferences[5]
 	}
 	switch {
 	case json.position == 0:
@@ -67,7 +70,7 @@ func Negotiate(accept []string) (media, stream string) {
 		own = wildcard
 	}
 	media = preferred(json, JSON, own, GraphQLResponse)
-	return media, preferred(preferences[EventStream], EventStream, preferences[Multipart], Multipart)
+	return media, preferred(preferences[2], EventStream, preferences[3], Multipart)
 }
 
 // preferred returns the name of the preference with the higher weight or, if the weights are equal, of the one that is
@@ -103,23 +106,35 @@ func items(list string) iter.Seq[string] {
 	}
 }
 
-// accepted parses one item of an Accept list. ok is false if the item is malformed, asks for a charset other than
-// UTF-8, or is a multipart type other than that of Apollo's protocol for subscriptions.
-func accepted(item string) (name string, q float64, ok bool) {
-	name, params, err := mime.ParseMediaType(item)
-	if err != nil {
-		return "", 0, false
+// accepted parses one item of an Accept list and returns its index in acceptable. ok is false if it is not there, is
+// malformed, asks for a charset other than UTF-8, or is a multipart type other than that of Apollo's protocol for
+// subscriptions.
+func accepted(item string) (at int, q float64, ok bool) {
+	name, rest := cutMedia(item)
+	at = slices.IndexFunc(acceptable[:], func(known string) bool { return equalFold(name, known) })
+	if at < 0 {
+		return 0, 0, false
 	}
-	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return "", 0, false
+	weight, spec := "1", ""
+	for name, value := range parameters(rest, &ok) {
+		switch {
+		case equalFold(name, "q"):
+			weight = value
+		case equalFold(name, "subscriptionSpec"):
+			spec = value
+		case !inUTF8(name, value):
+			return 0, 0, false
+		}
 	}
-	if name == Multipart && params["subscriptionspec"] != "1.0" {
-		return "", 0, false
+	if !ok || acceptable[at] == Multipart && spec != "1.0" {
+		return 0, 0, false
 	}
-	weight, weighted := params["q"]
-	if !weighted {
-		return name, 1, true
+	whole, fraction, _ := strings.Cut(weight, ".")
+	if len(whole)+len(fraction) == 0 || !digits(whole) || !digits(fraction) {
+		return 0, 0, false // ParseFloat would allocate an error
 	}
-	q, err = strconv.ParseFloat(weight, 64)
-	return name, q, err == nil && q >= 0 && q <= 1
+	q, err := strconv.ParseFloat(weight, 64)
+	return at, q, err == nil && q <= 1
 }
+
+func digits(text string) bool { return strings.Trim(text, "0123456789") == "" }

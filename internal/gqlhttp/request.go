@@ -5,7 +5,6 @@ package gqlhttp
 import (
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -53,8 +52,10 @@ func HasBody(r *http.Request) bool { return r.Method == http.MethodPost || r.Met
 // IsJSON reports whether the header declares that the body is JSON in UTF-8, and whether it declares that the body is
 // not compressed.
 func IsJSON(header http.Header) (json, plain bool) {
-	encoding := first(header["Content-Encoding"])
-	return isJSON(first(header["Content-Type"])), encoding == "" || strings.EqualFold(encoding, "identity")
+	encoded := slices.ContainsFunc(header["Content-Encoding"], func(encoding string) bool {
+		return encoding != "" && !strings.EqualFold(encoding, "identity")
+	})
+	return isJSON(first(header["Content-Type"])), !encoded
 }
 
 func isJSON(contentType string) bool {
@@ -66,9 +67,17 @@ func isJSON(contentType string) bool {
 		"application/json; charset=UTF-8":
 		return true
 	}
-	media, params, err := mime.ParseMediaType(contentType)
-	charset := strings.ToLower(params["charset"])
-	return err == nil && media == JSON && (charset == "" || charset == "utf-8")
+	media, rest := cutMedia(contentType)
+	if !equalFold(media, JSON) {
+		return false
+	}
+	var ok bool
+	for name, value := range parameters(rest, &ok) {
+		if !inUTF8(name, value) {
+			return false
+		}
+	}
+	return ok
 }
 
 func first(values []string) string {

@@ -96,12 +96,19 @@ func Send(w http.ResponseWriter, r *http.Request, status int, d *xsync.WriteDead
 	return err
 }
 
-// Matches reports whether an If-None-Match header contains the entity tag, by weak comparison (RFC 9110, section
-// 13.1.2).
+// Matches reports whether an If-None-Match header contains the entity tag, by weak comparison, or is "*" (RFC 9110,
+// section 13.1.2). An empty tag matches nothing.
 func Matches(header http.Header, tag string) bool {
-	for _, line := range header["If-None-Match"] {
+	given := header["If-None-Match"]
+	if tag == "" || len(given) == 0 {
+		return false
+	}
+	if len(given) == 1 && strings.TrimSpace(given[0]) == "*" {
+		return true
+	}
+	for _, line := range given {
 		for known := range strings.SplitSeq(line, ",") {
-			if tag != "" && strings.TrimPrefix(strings.TrimSpace(known), "W/") == tag {
+			if strings.TrimPrefix(strings.TrimSpace(known), "W/") == tag {
 				return true
 			}
 		}

@@ -54,6 +54,7 @@ func headers() []attack {
 		"*/*;" + strings.Repeat("a=b;", 5000), `*/*;a="` + strings.Repeat("\\", 5000) + `"`, "",
 		"application/json\t;\tq=1",
 		strings.Repeat("*/*,", 10_000), `application/json;a=",application/json"`,
+		"application/json" + strings.Repeat(";a*0*=1'", 100), "application/json" + strings.Repeat(";a*0*=1'", 1000),
 	} {
 		all = append(all, post("odd accept "+short(a), "200 answered|406", "Accept: "+a))
 	}
