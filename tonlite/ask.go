@@ -134,6 +134,11 @@ func (set *servers) connectAll(ctx context.Context) error {
 // errMissing. However, a server that fails at the moment might have the block. Therefore, if any
 // failing server succeeded recently, ask returns the errors of the failing servers instead.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
+	return set.askIn(ctx, set.order(), q, check)
+}
+
+// askIn is like ask, but queries only the servers whose indexes are in order, in that order.
+func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, check func(lite.Message) error) error {
 	if set.ctx.Err() != nil {
 		return errClosed
 	}
@@ -141,8 +146,7 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 	hope := false     // whether a failing server that succeeded recently may have the block
 	lagging := false  // whether a server lags behind the known head
 	rejected := false // whether a server rejects the query
-	order := set.order()
-	late := true // whether the first server has not replied yet
+	late := true      // whether the first server has not replied yet
 	h := set.hedge(ctx, q, order)
 	defer h.stop()
 	for r, ok := h.next(); ok; r, ok = h.next() {
@@ -151,7 +155,8 @@ func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Mes
 		err := set.judge(ctx, s, q, r, check)
 		switch {
 		case err == nil:
-			if failed != nil || lagging || late { // prefer a server that works, and is fast
+			withheld := missing != nil && useOf(ctx) == forFollow
+			if failed != nil || lagging || late || withheld { // prefer a server that works, and is fast
 				set.preferred.Store(uint32(r.place))
 			}
 			return nil

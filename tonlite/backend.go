@@ -23,9 +23,10 @@ type Backend struct {
 	pages, searches, newestPages semaphore
 
 	mu        sync.Mutex
-	head      lite.BlockID // the newest accepted masterchain block
-	following int          // number of Follow calls that keep head up to date
-	oldest    uint32       // seq_no of the oldest masterchain block found on a server, or 0 if unknown
+	head      lite.BlockID  // the newest accepted masterchain block
+	moved     chan struct{} // closed when the head moves
+	following int           // number of Follow calls that keep head up to date
+	oldest    uint32        // seq_no of the oldest masterchain block found on a server, or 0 if unknown
 
 	close sync.Once
 }
@@ -62,7 +63,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		return nil, errNoTrust
 	}
 	b := &Backend{
-		servers: newServers(n, o), opts: o,
+		servers: newServers(n, o), opts: o, moved: make(chan struct{}),
 		masters: newCache[*master](4 * o.Cache), steps: newCache[[]chaingql.Block](o.Cache),
 		pages:       newSemaphore(maxPages, waitingPages, errPages),
 		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -40,10 +41,14 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	heads := b.trackHead(ctx, l)
 	defer func() { cancel(nil); <-heads.ended }()
 	for {
-		head, _ := b.knownHead()
+		head, moved := b.watchHead()
 		for next <= head.SeqNo {
 			to := next + min(concurrency-1, head.SeqNo-next)
 			steps, err := b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
+			for d := minPollInterval; to == head.SeqNo && errors.Is(err, errMissing) && d <= b.opts.Timeout/4; d *= 2 {
+				pause(ctx, d) // the server that announced the head withholds it, and the others may have it soon
+				steps, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
+			}
 			if errors.Is(err, errMissing) {
 				err = b.missingError(ctx, next, err)
 			}
@@ -65,7 +70,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			next = to + 1
 		}
 		select {
-		case <-heads.moved:
+		case <-moved:
 		case <-heads.ended:
 			return b.followError(ctx, heads.err)
 		}
@@ -77,32 +82,83 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 // yields blocks, which may take any time. While a headTracker runs, other calls do not need to
 // query a server for the newest block.
 type headTracker struct {
-	moved chan struct{} // receives a value after the head moved
 	ended chan struct{} // closed when the headTracker ends
 	err   error         // why the headTracker ended; read only after ended is closed
 }
 
 // trackHead starts a headTracker, which ends if ctx is done or no server works.
 func (b *Backend) trackHead(ctx context.Context, l *followConn) *headTracker {
-	t := &headTracker{moved: make(chan struct{}, 1), ended: make(chan struct{})}
+	t := &headTracker{ended: make(chan struct{})}
 	head, _ := b.knownHead()
 	b.addFollowing(1)
 	go func() {
 		defer close(t.ended)
 		defer b.addFollowing(-1)
+		var checking sync.WaitGroup
+		defer checking.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		checking.Go(func() { b.checkOthers(ctx) })
 		for seqNo := head.SeqNo; ; {
 			if t.err = b.await(ctx, l, seqNo+1); t.err != nil {
 				return
 			}
 			head, _ := b.knownHead()
 			seqNo = max(seqNo+1, head.SeqNo)
-			select {
-			case t.moved <- struct{}{}:
-			default:
-			}
 		}
 	}()
 	return t
+}
+
+// checkOthers asks, four times per timeout, one of the servers that are not preferred for its newest block.
+// Otherwise a preferred server that reports each new block late would delay all blocks. checkOthers returns when
+// ctx is done.
+func (b *Backend) checkOthers(ctx context.Context) {
+	set := b.servers
+	if len(set.all) == 1 {
+		return
+	}
+	ticker := time.NewTicker(b.opts.Timeout / 4)
+	defer ticker.Stop()
+	for i := uint32(0); ; i++ {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		n := uint32(len(set.all))
+		place := (set.preferred.Load() + 1 + i%(n-1)) % n
+		if b.overtakes(ctx, int(place)) {
+			set.preferred.Store(place)
+		}
+	}
+}
+
+// overtakes reports whether the server with the index place has a newer block than the head, and the head does not
+// reach that block within an eighth of the timeout. In this case, overtakes moves the head to that block.
+func (b *Backend) overtakes(ctx context.Context, place int) (overtakes bool) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/2)
+	defer cancel()
+	err := b.servers.askIn(ctx, []int{place}, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
+		id, err := announced(answer)
+		if head, _ := b.knownHead(); err != nil || id.SeqNo <= head.SeqNo {
+			return err
+		}
+		pause(ctx, b.opts.Timeout/8)
+		if head, _ := b.knownHead(); id.SeqNo <= head.SeqNo {
+			return nil
+		}
+		overtakes = true
+		return b.advance(ctx, id)
+	})
+	return overtakes && err == nil
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // firstMaster returns the seq_no of the first masterchain block that Follow must read if it
@@ -122,7 +178,8 @@ func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint3
 // block, await moves the head to the newest one.
 func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
 	for {
-		switch head, _ := b.knownHead(); {
+		head, moved := b.watchHead()
+		switch {
 		case head.SeqNo >= seqNo:
 			return nil
 		case head.SeqNo+1 < seqNo:
@@ -132,7 +189,11 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 			_ = l.use(ctx, preferred) // if it fails, l keeps its server
 		}
 		begin := time.Now()
-		id, err := l.wait(ctx, seqNo)
+		id, err := l.wait(ctx, seqNo, moved)
+		if errors.Is(err, errMoved) {
+			l.switched = false
+			continue
+		}
 		if err == nil {
 			if l.delayed && time.Since(begin) < minPollInterval && !b.opts.Unproven {
 				// The block is not new, so there may be newer ones. One proof of the newest block is enough.
@@ -177,112 +238,4 @@ func (b *Backend) followError(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// A followConn is the connection on which Follow waits for new masterchain blocks.
-type followConn struct {
-	servers  *servers
-	place    int // index of server in servers.all
-	server   *server
-	client   *lite.Client
-	switched bool // the preferred server failed or had no new block
-	delayed  bool // the last proof took longer than minPollInterval
-}
-
-// errNoNewBlock is returned if a server does not have a new masterchain block yet.
-var errNoNewBlock = errors.New("tonlite: no new masterchain block")
-
-// errDropped ends a Follow if its newest masterchain block was dropped because no server has that
-// block any more.
-var errDropped = errors.New("tonlite: the newest masterchain block was dropped because no lite server has it any more")
-
-// minPollInterval is the minimum time between queries to a server that has no new block.
-const minPollInterval = 100 * time.Millisecond
-
-// connect connects to the preferred server or, if that fails, to the next server that works.
-func (l *followConn) connect(ctx context.Context) error {
-	first := int(l.servers.preferred.Load())
-	var failed error
-	for i := range l.servers.all {
-		err := l.use(ctx, (first+i)%len(l.servers.all))
-		if err == nil {
-			return nil
-		}
-		failed = joinErrors(failed, err)
-	}
-	return outage{fmt.Errorf("tonlite: %w", failed)}
-}
-
-// use connects to the server with the index place. It returns an error if the server fails or is
-// not used for a while because of an earlier failure.
-func (l *followConn) use(ctx context.Context, place int) error {
-	s := l.servers.all[place]
-	wait, err := s.backoffLeft()
-	if wait == 0 {
-		own, cancel := context.WithTimeout(ctx, l.servers.opts.Timeout)
-		defer cancel()
-		var client *lite.Client
-		if client, err = s.connect(own, l.servers.ctx, &l.servers.group); err == nil {
-			l.place, l.server, l.client = place, s, client
-			return nil
-		}
-		if ctx.Err() == nil {
-			l.servers.backOff(s, err)
-		}
-	}
-	return fmt.Errorf("lite server %s: %w", s.addr, err)
-}
-
-// switchServer connects to the next server that works. The argument why is the error that caused
-// the switch. If no other server works, switchServer returns this error. However, if the error is
-// errNoNewBlock, switchServer keeps the current server and returns nil.
-func (l *followConn) switchServer(ctx context.Context, why error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	for i := 1; i < len(l.servers.all); i++ {
-		if l.use(ctx, (l.place+i)%len(l.servers.all)) == nil {
-			l.switched = true
-			return nil
-		}
-	}
-	if errors.Is(why, errNoNewBlock) {
-		return nil
-	}
-	return why
-}
-
-// wait asks the server to respond when it has the masterchain block with the given seq_no, and
-// returns the id of that block.
-func (l *followConn) wait(ctx context.Context, seqNo uint32) (id lite.BlockID, err error) {
-	patience, begin := l.servers.opts.Timeout, time.Now()
-	own, cancel := context.WithTimeout(ctx, 2*patience)
-	defer cancel()
-	answer, err := l.client.Ask(own, lite.Wait{
-		SeqNo: seqNo, Timeout: uint32(patience.Milliseconds()),
-		Then: lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo},
-	})
-	if err == nil {
-		if id, err = lookedUp(answer, seqNo); err == nil {
-			l.server.succeeded()
-			return id, nil
-		}
-	}
-	var serverErr lite.Error
-	if errors.As(err, &serverErr) && (serverErr.Code == lite.CodeTimeout || serverErr.Code == lite.CodeNotFound) {
-		select { // do not poll in a tight loop if the server does not wait
-		case <-time.After(minPollInterval - time.Since(begin)):
-		case <-ctx.Done():
-		}
-		return id, errNoNewBlock
-	}
-	if ctx.Err() == nil {
-		if own.Err() != nil {
-			l.client.Close() // the server did not even report a timeout
-		}
-		if !errors.Is(err, lite.ErrLost) { // after ErrLost, the next call may reconnect at once
-			l.servers.backOff(l.server, err)
-		}
-	}
-	return id, fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)
 }

@@ -31,15 +31,15 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
 	lagging := false // whether a server lags behind the head
 	err := b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
-		info, ok := answer.(lite.MasterchainInfo)
-		if !ok || info.Last.Workchain != masterchain || info.Last.Shard != wholeShard {
-			return errAnswer
+		id, err := announced(answer)
+		if err != nil {
+			return err
 		}
-		if head, _ := b.knownHead(); info.Last.SeqNo < head.SeqNo {
+		if head, _ := b.knownHead(); id.SeqNo < head.SeqNo {
 			lagging = true
 			return errLagging
 		}
-		return b.advance(ctx, info.Last)
+		return b.advance(ctx, id)
 	})
 	if b.opts.Unproven && lagging && ctx.Err() == nil && b.dropHead(ctx) {
 		return b.readHead(ctx)
@@ -49,6 +49,15 @@ func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
 		err = nil // no server has a newer block
 	}
 	return head, err
+}
+
+// announced returns the newest masterchain block that a server announces.
+func announced(answer lite.Message) (lite.BlockID, error) {
+	info, ok := answer.(lite.MasterchainInfo)
+	if !ok || info.Last.Workchain != masterchain || info.Last.Shard != wholeShard {
+		return lite.BlockID{}, errAnswer
+	}
+	return info.Last, nil
 }
 
 // Ping queries a server for its newest masterchain block, as [chaingql.Pinger] specifies. It does so
@@ -124,7 +133,17 @@ func (b *Backend) setHead(id lite.BlockID) {
 	defer b.mu.Unlock()
 	if id.SeqNo > b.head.SeqNo {
 		b.head = id
+		close(b.moved)
+		b.moved = make(chan struct{})
 	}
+}
+
+// watchHead returns the newest accepted masterchain block, and a channel that is closed when a newer one is
+// accepted.
+func (b *Backend) watchHead() (head lite.BlockID, moved <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.head, b.moved
 }
 
 // maxLinks is the maximum number of masterchain blocks that acceptUnproven reads before it moves

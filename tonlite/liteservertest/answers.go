@@ -15,6 +15,10 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	if !s.awaitResume(ctx) || !s.awaitDelay(ctx, q) {
 		return nil
 	}
+	s.mu.Lock()
+	w, waits := q.(lite.Wait)
+	waits = waits && w.SeqNo > s.head
+	s.mu.Unlock()
 	if w, ok := q.(lite.Wait); ok {
 		if !s.wait(ctx, w) {
 			if ctx.Err() != nil {
@@ -28,13 +32,24 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 		return nil
 	}
 	s.mu.Lock()
-	lie := s.lie
+	lie, newWait, lackWait := s.lie, s.newWait, s.lackWait
 	s.mu.Unlock()
 	a, err := s.find(q)
 	if err != nil {
 		a = lite.Error{Code: lite.CodeNotFound, Message: err.Error()}
 	}
-	return lie.apply(s.chain, q, a)
+	a = lie.apply(s.chain, q, a)
+	var late time.Duration
+	if waits {
+		late = newWait
+	}
+	if e, ok := a.(lite.Error); ok && e.Code == lite.CodeNotFound {
+		late += lackWait
+	}
+	if !sleep(ctx, late) {
+		return nil
+	}
+	return a
 }
 
 // count counts a query for Asked. A query that waits for a block counts as the query that it
@@ -79,6 +94,11 @@ func (s *Server) awaitDelay(ctx context.Context, q lite.Message) bool {
 		d += s.dataWait
 	}
 	s.mu.Unlock()
+	return sleep(ctx, d)
+}
+
+// sleep waits for d. It returns false if ctx is done first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return true
 	}

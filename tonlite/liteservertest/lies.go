@@ -68,6 +68,8 @@ const (
 	Bomb
 	// Padding appends two megabytes to the cells in a response.
 	Padding
+	// Withheld announces and proves all blocks, but denies having them.
+	Withheld
 	// WrongKind sends the response to another kind of query.
 	WrongKind
 )
@@ -89,6 +91,9 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 		}
 		return a
 	case lite.BlockData:
+		if l == Withheld && a.ID.Workchain == masterchain {
+			return lite.Error{Code: lite.CodeNotFound, Message: errMissing.Error()}
+		}
 		a.Data = l.block(c, a)
 		return a
 	case lite.BlockHeader:

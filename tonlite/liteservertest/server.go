@@ -32,6 +32,8 @@ type Server struct {
 	resumed  chan struct{} // closed when the last stall ends
 	delay    time.Duration
 	dataWait time.Duration // set by DelayData
+	newWait  time.Duration // set by DelayNew
+	lackWait time.Duration // set by DelayMissing
 	lie      Lie
 	asked    map[string]int
 
@@ -180,6 +182,20 @@ func (s *Server) DelayData(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dataWait = d
+}
+
+// DelayNew delays by d each response to a query that waited for a new block.
+func (s *Server) DelayNew(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newWait = d
+}
+
+// DelayMissing delays by d each response that says that the Server does not have a block.
+func (s *Server) DelayMissing(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lackWait = d
 }
 
 // SetLie makes the Server send false responses of the given kind. SetLie([Truth]) makes it send true

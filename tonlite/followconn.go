@@ -1,0 +1,133 @@
+package tonlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+)
+
+// A followConn is the connection on which Follow waits for new masterchain blocks.
+type followConn struct {
+	servers  *servers
+	place    int // index of server in servers.all
+	server   *server
+	client   *lite.Client
+	switched bool // the preferred server failed or had no new block
+	delayed  bool // the last proof took longer than minPollInterval
+}
+
+// errNoNewBlock is returned if a server does not have a new masterchain block yet.
+var errNoNewBlock = errors.New("tonlite: no new masterchain block")
+
+// errMoved is returned if the head moved while a Follow waited for a server to announce a block.
+var errMoved = errors.New("tonlite: the head moved")
+
+// errDropped ends a Follow if its newest masterchain block was dropped because no server has that
+// block any more.
+var errDropped = errors.New("tonlite: the newest masterchain block was dropped because no lite server has it any more")
+
+// minPollInterval is the minimum time between queries to a server that has no new block.
+const minPollInterval = 100 * time.Millisecond
+
+// connect connects to the preferred server or, if that fails, to the next server that works.
+func (l *followConn) connect(ctx context.Context) error {
+	first := int(l.servers.preferred.Load())
+	var failed error
+	for i := range l.servers.all {
+		err := l.use(ctx, (first+i)%len(l.servers.all))
+		if err == nil {
+			return nil
+		}
+		failed = joinErrors(failed, err)
+	}
+	return outage{fmt.Errorf("tonlite: %w", failed)}
+}
+
+// use connects to the server with the index place. It returns an error if the server fails or is
+// not used for a while because of an earlier failure.
+func (l *followConn) use(ctx context.Context, place int) error {
+	s := l.servers.all[place]
+	wait, err := s.backoffLeft()
+	if wait == 0 {
+		own, cancel := context.WithTimeout(ctx, l.servers.opts.Timeout)
+		defer cancel()
+		var client *lite.Client
+		if client, err = s.connect(own, l.servers.ctx, &l.servers.group); err == nil {
+			l.place, l.server, l.client = place, s, client
+			return nil
+		}
+		if ctx.Err() == nil {
+			l.servers.backOff(s, err)
+		}
+	}
+	return fmt.Errorf("lite server %s: %w", s.addr, err)
+}
+
+// switchServer connects to the next server that works. The argument why is the error that caused
+// the switch. If no other server works, switchServer returns this error. However, if the error is
+// errNoNewBlock, switchServer keeps the current server and returns nil.
+func (l *followConn) switchServer(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	for i := 1; i < len(l.servers.all); i++ {
+		if l.use(ctx, (l.place+i)%len(l.servers.all)) == nil {
+			l.switched = true
+			return nil
+		}
+	}
+	if errors.Is(why, errNoNewBlock) {
+		return nil
+	}
+	return why
+}
+
+// wait asks the server to respond when it has the masterchain block with the given seq_no, and
+// returns the id of that block. If moved is closed before the server responds, wait returns errMoved.
+func (l *followConn) wait(ctx context.Context, seqNo uint32, moved <-chan struct{}) (id lite.BlockID, err error) {
+	patience, begin := l.servers.opts.Timeout, time.Now()
+	own, cancel := context.WithTimeout(ctx, 2*patience)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() {
+		select {
+		case <-moved:
+			cancel()
+		case <-own.Done():
+		}
+	})
+	answer, err := l.client.Ask(own, lite.Wait{
+		SeqNo: seqNo, Timeout: uint32(patience.Milliseconds()),
+		Then: lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo},
+	})
+	if err == nil {
+		if id, err = lookedUp(answer, seqNo); err == nil {
+			l.server.succeeded()
+			return id, nil
+		}
+	}
+	select {
+	case <-moved:
+		return id, errMoved
+	default:
+	}
+	var serverErr lite.Error
+	if errors.As(err, &serverErr) && (serverErr.Code == lite.CodeTimeout || serverErr.Code == lite.CodeNotFound) {
+		pause(ctx, minPollInterval-time.Since(begin)) // do not poll in a tight loop if the server does not wait
+		return id, errNoNewBlock
+	}
+	if ctx.Err() == nil {
+		if own.Err() != nil {
+			l.client.Close() // the server did not even report a timeout
+		}
+		if !errors.Is(err, lite.ErrLost) { // after ErrLost, the next call may reconnect at once
+			l.servers.backOff(l.server, err)
+		}
+	}
+	return id, fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)
+}
