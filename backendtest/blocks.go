@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -24,9 +23,7 @@ func emptyChainHasNoBlocks(t *trial) {
 		}
 	}
 	t.grow(40)
-	for _, q := range queries { // a Backend must not remember empty pages
-		t.expectPage(q)
-	}
+	t.expectPages(queries...) // a Backend must not remember empty pages
 }
 
 // extremes returns blocks whose fields have the lowest or highest values of their types,
@@ -59,9 +56,7 @@ func (t *trial) extremes() []chaingql.Block {
 			b.Cursor = chaingql.ChainOrder(b.Workchain, b.Shard, b.SeqNo, newest)
 		}
 	}
-	slices.SortFunc(blocks, func(a, b chaingql.Block) int {
-		return strings.Compare(string(a.Cursor), string(b.Cursor))
-	})
+	slices.SortFunc(blocks, ascending)
 	return blocks
 }
 
@@ -69,8 +64,7 @@ func blockFieldsArePreserved(t *trial) {
 	t.coming = t.extremes()
 	t.grow(len(t.coming))
 	all := t.stored
-	t.expectPage(chaingql.BlocksQuery{First: 100})
-	t.expectPage(chaingql.BlocksQuery{Last: 100})
+	t.expectPages(chaingql.BlocksQuery{First: 100}, chaingql.BlocksQuery{Last: 100})
 	for i := range all {
 		for _, q := range []chaingql.BlocksQuery{
 			{Workchain: &all[i].Workchain},
@@ -78,14 +72,12 @@ func blockFieldsArePreserved(t *trial) {
 			{Workchain: &all[i].Workchain, Shard: &all[i].Shard},
 		} {
 			q.First = 100
-			t.expectPage(q)
+			t.expectPages(q)
 			q.First, q.Last = 0, 100
-			t.expectPage(q)
+			t.expectPages(q)
 		}
 	}
-	for i := range all {
-		t.expectLookup(&all[i], true)
-	}
+	t.expectLookups(all, true)
 	t.follow("").expect(all)
 }
 
@@ -104,20 +96,19 @@ func pageMatchesQuery(t *trial) {
 		{First: 7, After: low, Before: high}, {Last: 7, After: low, Before: high},
 		{First: 7, After: high, Before: low}, {Last: 7, After: high, Before: low}, {First: 7, After: mid, Before: mid},
 	} {
-		t.expectPage(q)
+		t.expectPages(q)
 		for _, b := range []chaingql.Block{t.stored[0], t.stored[n/2], t.stored[n-1]} {
 			q := q
 			q.Workchain = &b.Workchain
-			t.expectPage(q)
+			t.expectPages(q)
 			q.Shard = &b.Shard
-			t.expectPage(q)
+			t.expectPages(q)
 			q.Workchain = nil
-			t.expectPage(q)
+			t.expectPages(q)
 		}
 	}
 	none := int32(7)
-	t.expectPage(chaingql.BlocksQuery{First: 7, Workchain: &none})
-	t.expectPage(chaingql.BlocksQuery{Last: 7, Workchain: &none})
+	t.expectPages(chaingql.BlocksQuery{First: 7, Workchain: &none}, chaingql.BlocksQuery{Last: 7, Workchain: &none})
 }
 
 func randomPagesAreCorrect(t *trial) {
@@ -179,10 +170,8 @@ func randomQuery(rng *rand.Rand, stored []chaingql.Block, cursors []chaingql.Cur
 func pagesGoUpToMaxPage(t *trial) {
 	t.fill(chaingql.MaxPage+200, 0)
 	for _, n := range []int{chaingql.MaxPage - 1, chaingql.MaxPage} {
-		for _, q := range t.filtered(chaingql.BlocksQuery{First: n}, chaingql.BlocksQuery{Last: n},
-			chaingql.BlocksQuery{First: n, After: t.stored[len(t.stored)/8].Cursor}) {
-			t.expectPage(q)
-		}
+		t.expectPages(t.filtered(chaingql.BlocksQuery{First: n}, chaingql.BlocksQuery{Last: n},
+			chaingql.BlocksQuery{First: n, After: t.stored[len(t.stored)/8].Cursor})...)
 	}
 }
 
@@ -206,17 +195,14 @@ func callerOwnsPage(t *trial) {
 
 func foreignCursorIsBad(t *trial) {
 	t.fill(10, 0)
+	const due = "ErrBadCursor because the cursor does not belong to this chain"
 	for _, q := range []chaingql.BlocksQuery{
 		{First: 1, After: t.Foreign}, {Last: 1, After: t.Foreign},
 		{First: 1, Before: t.Foreign}, {Last: 1, Before: t.Foreign},
 	} {
-		t.expectError(q, chaingql.ErrBadCursor, "ErrBadCursor because the cursor does not belong to this chain")
+		t.expectError(q, chaingql.ErrBadCursor, due)
 	}
-	f := t.follow(t.Foreign)
-	if it := f.next("ErrBadCursor"); !errors.Is(it.err, chaingql.ErrBadCursor) {
-		t.Fatalf("%s first yielded cursor %q and error %v: it must yield ErrBadCursor "+
-			"because the cursor does not belong to this chain", f.name, it.block.Cursor, it.err)
-	}
+	t.expectFollowError(t.Foreign, chaingql.ErrBadCursor, due)
 }
 
 // expectError checks that Blocks returns the error want. due describes that error and

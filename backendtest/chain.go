@@ -2,9 +2,9 @@ package backendtest
 
 import (
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -36,7 +36,7 @@ func Chain(n int, seed uint64) []chaingql.Block {
 				Cursor: chaingql.ChainOrder(workchain, shard, seqNo, master),
 			})
 		}
-		for _, shard := range sortedShards(shards) {
+		for _, shard := range slices.Sorted(maps.Keys(shards)) {
 			for range rng.IntN(4) {
 				h := shards[shard]
 				h.seqNo++
@@ -45,9 +45,7 @@ func Chain(n int, seed uint64) []chaingql.Block {
 			}
 		}
 		add(masterchain, wholeShard, master)
-		slices.SortFunc(round, func(a, b chaingql.Block) int {
-			return strings.Compare(string(a.Cursor), string(b.Cursor))
-		})
+		slices.SortFunc(round, ascending)
 		blocks = append(blocks, round...)
 		reshard(rng, shards)
 	}
@@ -65,7 +63,7 @@ func (h height) started() bool { return h.seqNo > h.inherited }
 // unchanged. It never splits or merges a shard without a block of its own, because then
 // no block would show that the shard existed.
 func reshard(rng *rand.Rand, shards map[uint64]height) {
-	shard := pick(rng, sortedShards(shards))
+	shard := pick(rng, slices.Sorted(maps.Keys(shards)))
 	h := shards[shard]
 	if !h.started() {
 		return
@@ -87,15 +85,6 @@ func reshard(rng *rand.Rand, shards map[uint64]height) {
 			shards[shard&^bit&^(bit<<1)|bit<<1] = height{seqNo: seqNo, inherited: seqNo}
 		}
 	}
-}
-
-func sortedShards(shards map[uint64]height) []uint64 {
-	sorted := make([]uint64, 0, len(shards))
-	for shard := range shards {
-		sorted = append(sorted, shard)
-	}
-	slices.Sort(sorted)
-	return sorted
 }
 
 func randomHash(rng *rand.Rand) (h chaingql.Hash) {

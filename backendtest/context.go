@@ -118,19 +118,14 @@ func followEndsWithItsContext(t *trial) {
 // endsBecause checks that the Follow yields exactly one error within limit and then returns.
 func (f *reading) endsBecause(why string, limit time.Duration) {
 	err := f.end("an error because "+why, limit)
-	w := within(Prompt)
-	defer w.Stop()
-	for {
-		select {
-		case <-f.returned:
-			return
-		case it := <-f.items:
-			f.t.Fatalf("%s %s", f.name, it.fault)
-		case <-w.C:
-			if w.over() {
-				f.t.Fatalf("%s yielded error %v because %s, but did not return within %v: "+
-					"it must return after an error", f.name, err, why, Prompt)
-			}
-		}
+	over, stop := within(Prompt)
+	defer stop()
+	select {
+	case <-f.returned:
+	case it := <-f.items:
+		f.t.Fatalf("%s %s", f.name, it.fault)
+	case <-over:
+		f.t.Fatalf("%s yielded error %v because %s, but did not return within %v: it must return after an error",
+			f.name, err, why, Prompt)
 	}
 }

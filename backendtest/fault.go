@@ -64,6 +64,9 @@ func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.
 	return ""
 }
 
+// ascending compares the cursors of two blocks.
+func ascending(a, b chaingql.Block) int { return cmp.Compare(a.Cursor, b.Cursor) }
+
 // byCursor compares the cursor of b with c, for a binary search.
 func byCursor(b chaingql.Block, c chaingql.Cursor) int { return cmp.Compare(b.Cursor, c) }
 
@@ -71,12 +74,7 @@ const notPrintable = ": a cursor must be printable ASCII without spaces, so that
 
 // printable reports whether c consists of printable ASCII characters without spaces.
 func printable(c chaingql.Cursor) bool {
-	for i := range len(c) {
-		if c[i] <= ' ' || c[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(string(c), func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // blockFault describes the first field of got that differs from want, the stored block,

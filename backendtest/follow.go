@@ -102,23 +102,31 @@ func concurrentFollows(t *trial) {
 // followedBlocksAreStored reads pages as soon as Follow has yielded a block. The Append of
 // that block may still be running then.
 func followedBlocksAreStored(t *trial) {
+	t.growFollowed(func([]chaingql.Block) func() {
+		rest := chaingql.BlocksQuery{First: 2, After: t.stored[len(t.stored)-1].Cursor}
+		pages := []chaingql.BlocksQuery{{Last: 1}, {Last: 2}, rest}
+		t.expectPages(pages...) // a Backend must not remember these pages
+		return func() { t.expectPages(pages...) }
+	})
+}
+
+// growFollowed appends 40 blocks, one at a time. It calls before with each block that is not
+// stored yet, and calls the function that before returns as soon as a Follow has yielded the
+// block. The Append of that block may still be running then.
+func (t *trial) growFollowed(before func(next []chaingql.Block) (after func())) {
 	t.fill(20, 40)
 	f := t.follow(t.stored[19].Cursor)
 	f.quiet() // Follow now waits, so the blocks below are new ones and not stored ones
 	var appending sync.WaitGroup
 	defer appending.Wait()
 	for range 40 {
-		before, next := t.stored[len(t.stored)-1], t.coming[:1:1]
-		for _, q := range []chaingql.BlocksQuery{{Last: 1}, {First: 2, After: before.Cursor}} {
-			t.expectPage(q) // a Backend must not remember these pages
-		}
+		next := t.coming[:1:1]
+		after := before(next)
 		var err error
 		appending.Go(func() { err = t.Append(next) })
 		f.expect(next)
 		t.stored, t.coming = append(t.stored[:len(t.stored):len(t.stored)], next...), t.coming[1:]
-		t.expectPage(chaingql.BlocksQuery{Last: 1})
-		t.expectPage(chaingql.BlocksQuery{Last: 2})
-		t.expectPage(chaingql.BlocksQuery{First: 2, After: before.Cursor})
+		after()
 		if appending.Wait(); err != nil {
 			t.Fatalf("Harness.Append failed: %v", err)
 		}
@@ -149,14 +157,12 @@ func slowFollowDropsNothing(t *trial) {
 func followFromFutureCursorWaits(t *trial) {
 	t.fill(50, 50)
 	past := t.coming[9].Cursor
-	for _, q := range []chaingql.BlocksQuery{{First: 5, After: past}, {Last: 5, After: past}, {Last: 5, Before: past}} {
-		t.expectPage(q)
-	}
+	t.expectPages([]chaingql.BlocksQuery{{First: 5, After: past}, {Last: 5, After: past}, {Last: 5, Before: past}}...)
 	f := t.follow(past)
 	f.quiet()
 	t.grow(10)
 	f.quiet()
-	t.expectPage(chaingql.BlocksQuery{Last: 5, Before: past})
+	t.expectPages(chaingql.BlocksQuery{Last: 5, Before: past})
 	t.grow(40)
 	f.expect(t.stored[60:])
 }

@@ -4,7 +4,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -88,9 +87,7 @@ func correctDuringAppend(t *trial) {
 func loadedPageFault(all []chaingql.Block, before int, q chaingql.BlocksQuery, page []chaingql.Block) string {
 	moment := before
 	if len(page) > 0 {
-		newest := slices.MaxFunc(page, func(a, b chaingql.Block) int {
-			return strings.Compare(string(a.Cursor), string(b.Cursor))
-		})
+		newest := slices.MaxFunc(page, ascending)
 		for moment < len(all) && all[moment].Cursor <= newest.Cursor {
 			moment++
 		}

@@ -93,10 +93,12 @@ func (l *lookup) fault(ctx context.Context, b *chaingql.Block, stored bool) stri
 	return ""
 }
 
-// expectLookup checks that each lookup finds b, or that none does.
-func (t *trial) expectLookup(b *chaingql.Block, stored bool) {
-	for _, l := range t.lookups() {
-		t.expectResult(&l, b, stored)
+// expectLookups checks that each lookup finds each of the blocks, or that none finds any.
+func (t *trial) expectLookups(blocks []chaingql.Block, stored bool) {
+	for i := range blocks {
+		for _, l := range t.lookups() {
+			t.expectResult(&l, &blocks[i], stored)
+		}
 	}
 }
 
@@ -141,13 +143,10 @@ func (t *trial) targets(l *lookup) (all []target) {
 // blocks are appended.
 func lookupsAreExact(t *trial) {
 	if t.Append != nil {
-		t.expectLookup(&Chain(1, 1)[0], false) // of an empty chain
+		t.expectLookups(Chain(1, 1), false) // of an empty chain
 	}
 	t.fill(400, 100)
-	found := t.stored
-	for i := range found {
-		t.expectLookup(&found[i], true)
-	}
+	t.expectLookups(t.stored, true)
 	const random, workers = 10_000, 8
 	ways := t.lookups()
 	if len(ways) == 0 {
@@ -182,10 +181,8 @@ func lookupsAreExact(t *trial) {
 	}
 	for len(t.coming) > 0 {
 		t.grow(1)
-		t.expectLookup(&t.stored[len(t.stored)-1], true) // a Backend must not remember that it was unknown
-		if len(t.coming) > 0 {
-			t.expectLookup(&t.coming[0], false)
-		}
+		t.expectLookups(t.stored[len(t.stored)-1:], true) // a Backend must not remember that it was unknown
+		t.expectLookups(t.coming[:min(1, len(t.coming))], false)
 	}
 	t.promptly(6*t.Patience, fmt.Sprintf("%d random lookups", random), func() error {
 		workersDone.Wait()
@@ -195,35 +192,18 @@ func lookupsAreExact(t *trial) {
 
 // followedBlocksAreFound looks up each block that Follow yields, before Append returns.
 func followedBlocksAreFound(t *trial) {
-	t.fill(20, 40)
-	f := t.follow(t.stored[19].Cursor)
-	f.quiet()
-	var appending sync.WaitGroup
-	defer appending.Wait()
-	for range 40 {
-		next := t.coming[:1:1]
-		t.expectLookup(&next[0], false)
-		var err error
-		appending.Go(func() { err = t.Append(next) })
-		f.expect(next)
-		t.coming = t.coming[1:]
-		t.expectLookup(&next[0], true)
-		if appending.Wait(); err != nil {
-			t.Fatalf("Harness.Append failed: %v", err)
-		}
-	}
+	t.growFollowed(func(next []chaingql.Block) func() {
+		t.expectLookups(next, false)
+		return func() { t.expectLookups(next, true) }
+	})
 }
 
 func prunedBlocksAreNotFound(t *trial) {
 	t.fill(60, 0)
 	for _, n := range []int{1, 20, len(t.stored) - 22} {
 		gone := t.pruneBelow(n)
-		for i := range gone {
-			t.expectLookup(&gone[i], false)
-		}
-		for i := range t.stored {
-			t.expectLookup(&t.stored[i], true)
-		}
+		t.expectLookups(gone, false)
+		t.expectLookups(t.stored, true)
 		t.expectTimes()
 	}
 }
@@ -231,9 +211,7 @@ func prunedBlocksAreNotFound(t *trial) {
 func lookupsSurviveRestart(t *trial) {
 	t.fill(60, 0)
 	t.reopen()
-	for i := range t.stored {
-		t.expectLookup(&t.stored[i], true)
-	}
+	t.expectLookups(t.stored, true)
 	t.expectTimes()
 }
 

@@ -25,7 +25,7 @@ func (t *trial) expectTooOld(c chaingql.Cursor) {
 	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: c}, chaingql.BlocksQuery{Last: 5, After: c}) {
 		t.expectError(q, chaingql.ErrCursorTooOld, tooOldBecause)
 	}
-	t.expectFollowTooOld(c)
+	t.expectFollowError(c, chaingql.ErrCursorTooOld, tooOldBecause)
 }
 
 const tooOldBecause = "ErrCursorTooOld because a block after the cursor was pruned"
@@ -47,13 +47,12 @@ func (t *trial) filtered(queries ...chaingql.BlocksQuery) (all []chaingql.Blocks
 	return all
 }
 
-// expectFollowTooOld checks that Follow yields ErrCursorTooOld for the cursor c.
-func (t *trial) expectFollowTooOld(c chaingql.Cursor) {
+// expectFollowError checks that Follow from the cursor c first yields the error want. due describes that error and its
+// reason in messages.
+func (t *trial) expectFollowError(c chaingql.Cursor, want error, due string) {
 	f := t.follow(c)
-	it := f.next(tooOldBecause)
-	if !errors.Is(it.err, chaingql.ErrCursorTooOld) {
-		t.Fatalf("%s first yielded cursor %q and error %v: it must yield %s",
-			f.name, it.block.Cursor, it.err, tooOldBecause)
+	if it := f.next(due); !errors.Is(it.err, want) {
+		t.Fatalf("%s first yielded cursor %q and error %v: it must yield %s", f.name, it.block.Cursor, it.err, due)
 	}
 	f.stop()
 }
@@ -71,12 +70,10 @@ func cursorBeforePrunedBlockIsTooOld(t *trial) {
 		}
 	}
 	oldest := t.stored[0].Cursor
-	for _, q := range []chaingql.BlocksQuery{
+	t.expectPages([]chaingql.BlocksQuery{
 		{First: 5, After: oldest}, {Last: 1000, After: oldest}, {First: 5, Before: oldest}, {Last: 5, Before: oldest},
 		{First: 5, Before: gone[10].Cursor}, {Last: 5, Before: gone[10].Cursor}, // only After is too old
-	} {
-		t.expectPage(q)
-	}
+	}...)
 	t.follow(oldest).expect(t.stored[1:])
 }
 
@@ -84,10 +81,8 @@ func newestPrunedIsNotTooOld(t *trial) {
 	t.fill(60, 0)
 	gone := t.pruneBelow(20)
 	newest := gone[len(gone)-1].Cursor // not too old, because all blocks after it are stored
-	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: newest},
-		chaingql.BlocksQuery{Last: 1000, After: newest}) {
-		t.expectPage(q)
-	}
+	t.expectPages(t.filtered(chaingql.BlocksQuery{First: 5, After: newest},
+		chaingql.BlocksQuery{Last: 1000, After: newest})...)
 	t.follow(newest).expect(t.stored)
 }
 
@@ -96,10 +91,8 @@ func newestPrunedIsNotTooOld(t *trial) {
 func pageStartsWithOldestStored(t *trial) {
 	t.fill(60, 0)
 	t.pruneBelow(20)
-	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5}, chaingql.BlocksQuery{Last: chaingql.MaxPage},
-		chaingql.BlocksQuery{First: 5, Before: t.stored[3].Cursor}) {
-		t.expectPage(q)
-	}
+	t.expectPages(t.filtered(chaingql.BlocksQuery{First: 5}, chaingql.BlocksQuery{Last: chaingql.MaxPage},
+		chaingql.BlocksQuery{First: 5, Before: t.stored[3].Cursor})...)
 }
 
 // followFromStartIsTooOld calls Follow with the cursor "", which is before every pruned
@@ -107,9 +100,9 @@ func pageStartsWithOldestStored(t *trial) {
 func followFromStartIsTooOld(t *trial) {
 	t.fill(60, 0)
 	t.pruneBelow(1)
-	t.expectFollowTooOld("")
+	t.expectFollowError("", chaingql.ErrCursorTooOld, tooOldBecause)
 	t.pruneBelow(20)
-	t.expectFollowTooOld("")
+	t.expectFollowError("", chaingql.ErrCursorTooOld, tooOldBecause)
 }
 
 // newestIsNeverPruned calls Prune with a cursor after the newest block. The newest block
@@ -119,9 +112,7 @@ func newestIsNeverPruned(t *trial) {
 	gone, newest := t.stored[:59:59], t.stored[59:]
 	t.pruneTo(t.coming[20].Cursor)
 	t.stored = newest
-	for _, q := range []chaingql.BlocksQuery{{Last: 1}, {First: 5}, {First: 5, After: gone[58].Cursor}} {
-		t.expectPage(q)
-	}
+	t.expectPages([]chaingql.BlocksQuery{{Last: 1}, {First: 5}, {First: 5, After: gone[58].Cursor}}...)
 	t.follow(gone[58].Cursor).expect(newest)
 	t.expectTooOld(gone[57].Cursor)
 	f := t.follow(newest[0].Cursor)
@@ -139,10 +130,8 @@ func prunedPositionSurvivesRestart(t *trial) {
 		t.reopen()
 		newest := gone[n-1].Cursor // not too old, because all blocks after it are stored
 		t.expectTooOld(gone[n-2].Cursor)
-		t.expectFollowTooOld("")
-		for _, q := range []chaingql.BlocksQuery{{First: 5}, {Last: chaingql.MaxPage}, {First: 5, After: newest}} {
-			t.expectPage(q)
-		}
+		t.expectFollowError("", chaingql.ErrCursorTooOld, tooOldBecause)
+		t.expectPages([]chaingql.BlocksQuery{{First: 5}, {Last: chaingql.MaxPage}, {First: 5, After: newest}}...)
 		t.follow(newest).expect(t.stored)
 		f := t.follow(t.stored[len(t.stored)-1].Cursor) // like the Handler
 		f.quiet()

@@ -103,8 +103,8 @@ func (f *reading) next(due string) item {
 
 // nextWithin is like next with the given time limit.
 func (f *reading) nextWithin(due string, limit time.Duration) item {
-	w := within(limit)
-	defer w.Stop()
+	over, stop := within(limit)
+	defer stop()
 	for {
 		select {
 		case it := <-f.items:
@@ -115,11 +115,8 @@ func (f *reading) nextWithin(due string, limit time.Duration) item {
 				continue
 			}
 			return it
-		case <-w.C:
-			if w.over() {
-				f.t.Fatalf("%s yielded nothing for %v after cursor %q; want %s", f.name, limit, f.last, due)
-				return item{}
-			}
+		case <-over:
+			f.t.Fatalf("%s yielded nothing for %v after cursor %q; want %s", f.name, limit, f.last, due)
 		}
 	}
 }
@@ -224,8 +221,8 @@ func (f *reading) stop() {
 	default:
 		defer close(f.left)
 	}
-	w := within(Prompt)
-	defer w.Stop()
+	over, stop := within(Prompt)
+	defer stop()
 	for {
 		select {
 		case it := <-f.items:
@@ -237,11 +234,9 @@ func (f *reading) stop() {
 				f.t.Errorf("%s %s", f.name, f.late)
 			}
 			return
-		case <-w.C:
-			if w.over() {
-				f.t.Errorf("%s did not return within %v after its context was canceled", f.name, Prompt)
-				return
-			}
+		case <-over:
+			f.t.Errorf("%s did not return within %v after its context was canceled", f.name, Prompt)
+			return
 		}
 	}
 }
@@ -250,16 +245,11 @@ func (f *reading) stop() {
 // when it yields its next block.
 func (f *reading) leave() {
 	close(f.left)
-	w := within(Prompt)
-	defer w.Stop()
-	for {
-		select {
-		case <-f.returned: // stop reports f.late
-			return
-		case <-w.C:
-			if w.over() {
-				f.t.Fatalf("%s did not return within %v after its caller broke out of the loop", f.name, Prompt)
-			}
-		}
+	over, stop := within(Prompt)
+	defer stop()
+	select {
+	case <-f.returned: // stop reports f.late
+	case <-over:
+		f.t.Fatalf("%s did not return within %v after its caller broke out of the loop", f.name, Prompt)
 	}
 }

@@ -84,12 +84,9 @@ func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
 	if now := t.existingEpoch(); now == epoch {
 		t.Fatalf("Epoch returned %q before and after the chain was replaced: it must return a new epoch", now)
 	}
-	t.expectPage(chaingql.BlocksQuery{First: 100})
-	t.expectPage(chaingql.BlocksQuery{Last: 5})
+	t.expectPages(chaingql.BlocksQuery{First: 100}, chaingql.BlocksQuery{Last: 5})
 	t.follow(t.stored[0].Cursor).expect(t.stored[1:])
-	for i := range t.stored {
-		t.expectLookup(&t.stored[i], true)
-	}
+	t.expectLookups(t.stored, true)
 	for _, l := range t.lookups() {
 		if gone := &old[len(old)-1]; l.name == "BlockByHash" {
 			if fault := l.fault(t.ctx, gone, false); fault != "" {

@@ -82,8 +82,8 @@ func chainsAreNotMixed(t *trial) {
 
 // await waits until a call has returned blocks of a generation. It returns false after a fault.
 func (l *replaceLoad) await(number int) bool {
-	w := within(l.Patience)
-	defer w.Stop()
+	over, stop := within(l.Patience)
+	defer stop()
 	for {
 		l.mu.Lock()
 		_, known := l.known[number]
@@ -97,11 +97,9 @@ func (l *replaceLoad) await(number int) bool {
 		}
 		select {
 		case <-l.seen:
-		case <-w.C:
-			if w.over() {
-				l.Fatalf("no call returned blocks of the new chain, with the same Epoch before and after, "+
-					"within %v of Harness.Replace", l.Patience)
-			}
+		case <-over:
+			l.Fatalf("no call returned blocks of the new chain, with the same Epoch before and after, "+
+				"within %v of Harness.Replace", l.Patience)
 		}
 	}
 }

@@ -165,10 +165,12 @@ func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
 	return got
 }
 
-// expectPage checks that Blocks returns the page that q selects from the stored blocks.
-func (t *trial) expectPage(q chaingql.BlocksQuery) {
-	if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
-		t.Fatalf("%s %s", describe(q), fault)
+// expectPages checks that Blocks returns the pages that the queries select from the stored blocks.
+func (t *trial) expectPages(queries ...chaingql.BlocksQuery) {
+	for _, q := range queries {
+		if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
+			t.Fatalf("%s %s", describe(q), fault)
+		}
 	}
 }
 
@@ -197,47 +199,44 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 		}()
 		back <- answer{err: call()}
 	}()
-	w := within(limit)
-	defer w.Stop()
-	for {
-		select {
-		case a := <-back:
-			switch {
-			case a.panic != "":
-				t.Fatalf("%s panicked: %s", what, a.panic)
-			case a.err != nil && want == mustSucceed:
-				t.Fatalf("%s failed: %v", what, a.err)
-			case a.err == nil && want == mustFail:
-				t.Fatalf("%s returned no error: a call whose context is done must fail", what)
-			}
-			return a.err
-		case <-w.C:
-			if w.over() {
-				t.Fatalf("%s did not return within %v", what, limit)
-				return nil
-			}
+	over, stop := within(limit)
+	defer stop()
+	select {
+	case a := <-back:
+		switch {
+		case a.panic != "":
+			t.Fatalf("%s panicked: %s", what, a.panic)
+		case a.err != nil && want == mustSucceed:
+			t.Fatalf("%s failed: %v", what, a.err)
+		case a.err == nil && want == mustFail:
+			t.Fatalf("%s returned no error: a call whose context is done must fail", what)
 		}
+		return a.err
+	case <-over:
+		t.Fatalf("%s did not return within %v", what, limit)
+		return nil
 	}
 }
 
-// A wait limits the time to wait for a result. It counts ticks instead of comparing
-// times: a pause of the whole process then costs only one or two ticks, and the result
-// can still arrive during the remaining ticks.
-type wait struct {
-	*time.Ticker
-	left int // ticks until the limit
-}
-
-// within returns a wait of the given duration.
-func within(limit time.Duration) *wait {
+// within returns a channel that is closed after limit, unless stop is called first. It counts
+// ticks instead of comparing times: a pause of the whole process then costs only one or two
+// ticks, and the expected result can still arrive during the remaining ticks.
+func within(limit time.Duration) (over <-chan struct{}, stop func()) {
 	const steps = 10
-	return &wait{time.NewTicker(max(1, limit/steps)), steps}
-}
-
-// over counts a tick and reports whether it was the last.
-func (w *wait) over() bool {
-	w.left--
-	return w.left == 0
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		ticker := time.NewTicker(max(1, limit/steps))
+		defer ticker.Stop()
+		for range steps {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx.Done(), stop
 }
 
 // pick returns a random element.
