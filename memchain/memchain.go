@@ -87,7 +87,7 @@ func (c *Chain) append(blocks []chaingql.Block) error {
 	}
 	newest := c.newest()
 	for i, b := range blocks {
-		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
+		if b.Cursor == "" || !valid(b.Cursor) {
 			return fmt.Errorf("memchain: block %d of %d has cursor %.80q: %w",
 				i+1, len(blocks), b.Cursor, chaingql.ErrBadCursor)
 		}
@@ -222,7 +222,7 @@ func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
+	if !valid(q.After) || !valid(q.Before) {
 		return nil, chaingql.ErrBadCursor
 	}
 	f := filterOf(q)
@@ -244,8 +244,8 @@ func (c *Chain) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.
 func (c *Chain) Follow(ctx context.Context, from chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	epoch := c.epoch.Load()
 	return func(yield func(chaingql.Block, error) bool) {
-		if err := checkCursor(from); err != nil {
-			yield(chaingql.Block{}, err)
+		if !valid(from) {
+			yield(chaingql.Block{}, chaingql.ErrBadCursor)
 			return
 		}
 		c.mu.RLock()
@@ -331,11 +331,8 @@ func upTo(blocks []chaingql.Block, c chaingql.Cursor) int {
 	return n
 }
 
-// checkCursor returns an error if c is too long or has characters that no cursor of a Chain
-// has. The empty cursor is valid.
-func checkCursor(c chaingql.Cursor) error {
-	if len(c) > MaxCursor || strings.Trim(string(c), "0123456789abcdefm-") != "" {
-		return chaingql.ErrBadCursor
-	}
-	return nil
+// valid reports whether c is not too long and has only characters that the cursors of a Chain have. The empty cursor is
+// valid.
+func valid(c chaingql.Cursor) bool {
+	return len(c) <= MaxCursor && strings.Trim(string(c), "0123456789abcdefm-") == ""
 }

@@ -200,7 +200,7 @@ func loadBlock(row []byte) (b chaingql.Block, err error) {
 	}
 	if f.ChainOrder != nil {
 		b.Cursor = chaingql.Cursor(*f.ChainOrder)
-		if b.Cursor == "" || checkCursor(b.Cursor) != nil {
+		if b.Cursor == "" || !valid(b.Cursor) {
 			return b, fmt.Errorf("chain_order %.80q: %w", *f.ChainOrder, chaingql.ErrBadCursor)
 		}
 	}
