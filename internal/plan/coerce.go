@@ -109,9 +109,9 @@ func (s *Schema) leafLiteral(def *ast.Definition, v *ast.Value) (any, *literalEr
 		}
 		return s.enumValue(def.Name, v.Raw), nil
 	}
-	if s.hostScalar(def.Name) != nil {
-		value, ok := s.hostScalarLiteral(def.Name, v)
-		if !ok {
+	if scalar := s.hostScalar(def.Name); scalar != nil {
+		value := scalar.ParseLiteral(astValue(v))
+		if value == nil {
 			return nil, literalErrorf(v, "Expected value of type %q, found: %s.", def.Name, describeLiteral(v))
 		}
 		return value, nil

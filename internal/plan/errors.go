@@ -119,12 +119,7 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	}
 	dst = append(dst, `,"extensions":{"code":`...)
 	dst = AppendString(dst, e.Code)
-	keys := make([]string, 0, len(e.Details))
-	for k := range e.Details {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(e.Details)) {
 		dst = append(dst, ',')
 		dst = AppendString(dst, k)
 		dst = append(dst, ':')

@@ -36,25 +36,6 @@ func (s *Schema) hostScalar(name string) *graphql.Scalar {
 	return scalar
 }
 
-// hostScalarLiteral parses a literal with the host's scalar and reports whether the literal is valid.
-func (s *Schema) hostScalarLiteral(name string, v *ast.Value) (any, bool) {
-	if scalar := s.hostScalar(name); scalar != nil {
-		value := scalar.ParseLiteral(astValue(v))
-		return value, value != nil
-	}
-	return nil, false
-}
-
-// hostScalarJSON parses the value of a variable with the host's scalar and reports whether the value is valid. The
-// scalar receives numbers as float64, as encoding/json decodes them.
-func (s *Schema) hostScalarJSON(name string, v any) (any, bool) {
-	if scalar := s.hostScalar(name); scalar != nil {
-		value := scalar.ParseValue(plainJSON(v))
-		return value, value != nil
-	}
-	return nil, false
-}
-
 // plainJSON returns v with each json.Number replaced with a float64, or with a string if it exceeds the range of
 // float64.
 func plainJSON(v any) any {

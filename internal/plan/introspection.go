@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vektah/gqlparser/v2/ast"
@@ -63,13 +64,6 @@ func deprecation(ds ast.DirectiveList) (reason string, deprecated bool) {
 	return "No longer supported", true
 }
 
-func appendBool(dst []byte, b bool) []byte {
-	if b {
-		return append(dst, "true"...)
-	}
-	return append(dst, "false"...)
-}
-
 // describedFields returns the fields that __Field, __InputValue, __EnumValue and __Directive have in common. The
 // function of returns the name, the description and the directives of a source value. If deprecable is set, the
 // result includes the fields about deprecation.
@@ -89,7 +83,7 @@ func describedFields(of func(src any) (name, desc string, ds ast.DirectiveList),
 			Field{Name: "isDeprecated", Append: func(dst []byte, src any) []byte {
 				_, _, ds := of(src)
 				_, is := deprecation(ds)
-				return appendBool(dst, is)
+				return strconv.AppendBool(dst, is)
 			}},
 			Field{Name: "deprecationReason", Append: func(dst []byte, src any) []byte {
 				_, _, ds := of(src)
@@ -290,7 +284,7 @@ var introspection = []Type{
 			if n.wrapping() != "" || n.def().Kind != ast.InputObject {
 				return append(dst, "null"...)
 			}
-			return appendBool(dst, n.def().Directives.ForName("oneOf") != nil)
+			return strconv.AppendBool(dst, n.def().Directives.ForName("oneOf") != nil)
 		}},
 	}},
 	{Name: "__Field", Fields: append(describedFields(func(src any) (string, string, ast.DirectiveList) {
@@ -324,7 +318,7 @@ var introspection = []Type{
 		return d.Name, d.Description, nil
 	}, false),
 		Field{Name: "isRepeatable", Append: func(dst []byte, src any) []byte {
-			return appendBool(dst, src.(directiveSource).def.IsRepeatable)
+			return strconv.AppendBool(dst, src.(directiveSource).def.IsRepeatable)
 		}},
 		Field{Name: "locations", Get: func(src any) any {
 			list := itemList{}

@@ -113,12 +113,12 @@ func (r *variableReader) read(t *ast.Type, v any) (any, *Error) {
 		}
 		return r.s.enumValue(def.Name, name), nil
 	}
-	if r.s.hostScalar(def.Name) != nil {
+	if scalar := r.s.hostScalar(def.Name); scalar != nil {
 		if err := r.count(countValues(v)); err != nil {
 			return nil, err
 		}
-		value, ok := r.s.hostScalarJSON(def.Name, v)
-		if !ok {
+		value := scalar.ParseValue(plainJSON(v)) // with numbers as float64, as encoding/json decodes them
+		if value == nil {
 			return nil, r.fail(CodeInput, v, "%s cannot represent it.", def.Name)
 		}
 		return value, nil
