@@ -36,7 +36,7 @@ func Checksum(text string) string { return sumOf(text) }
 func (h *Handler) ShareGroups() int { return h.chains.current().blocks.Stats().Groups }
 
 // EventStreams returns the number of open event streams.
-func (h *Handler) EventStreams() int { return h.streams.Staying() }
+func (h *Handler) EventStreams() int { return h.streams.Members() }
 
 // Defaults returns the options with all defaults.
 func Defaults() Options { return Options{}.withDefaults() }

@@ -272,7 +272,7 @@ func (c *conn) mayTakeLonger() bool {
 	c.mu.Lock()
 	ending := c.phase >= phaseEnding
 	c.mu.Unlock()
-	return !ending && !c.server.isClosing()
+	return !ending && !c.server.sockets.Closed()
 }
 
 // cut closes the connection without sending a message to the peer, because no message would arrive. It records why.

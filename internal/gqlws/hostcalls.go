@@ -15,20 +15,17 @@ import (
 const limitID = "IDBytes"
 
 func (c *conn) callOpened() {
-	var err error
-	defer c.recoverPanic("Session.Opened", &err)
+	defer c.recoverPanic("Session.Opened", nil)
 	c.peer.Opened(c.ctx, c.codec.name(), c.net.peerLeft)
 }
 
 func (c *conn) callLimit(name string) {
-	var err error
-	defer c.recoverPanic("Session.Limit", &err)
+	defer c.recoverPanic("Session.Limit", nil)
 	c.peer.Limit(name)
 }
 
 func (c *conn) callClosed(why error) {
-	var err error
-	defer c.recoverPanic("Session.Closed", &err)
+	defer c.recoverPanic("Session.Closed", nil)
 	c.peer.Closed(why)
 }
 
@@ -64,20 +61,17 @@ func (c *conn) callNext(s Stream) (payload []byte, more bool, err error) {
 }
 
 func (c *conn) callClose(op *operation) {
-	var err error
-	defer c.recoverPanic("Stream.Close", &err)
+	defer c.recoverPanic("Stream.Close", nil)
 	op.stream.Close(op.why)
 }
 
 func (c *conn) callCursor(s Stream) (cursor string) {
-	var err error
-	defer c.recoverPanic("Stream.Cursor", &err)
+	defer c.recoverPanic("Stream.Cursor", nil)
 	return s.Cursor()
 }
 
 func (c *conn) callPending(s Stream) (own *RequestError) {
-	var err error
-	defer c.recoverPanic("Stream.Pending", &err)
+	defer c.recoverPanic("Stream.Pending", nil)
 	return s.Pending()
 }
 
@@ -100,11 +94,13 @@ func (c *conn) runProtected(what string, f func(), ended func(error)) {
 }
 
 // recoverPanic must be deferred around a call into the host's code. If that code panics, recoverPanic logs the panic
-// and sets *err to errInternal. The parameter what is the name of the call in the log.
+// and, unless err is nil, sets *err to errInternal. The parameter what is the name of the call in the log.
 func (c *conn) recoverPanic(what string, err *error) {
 	if v := recover(); v != nil {
 		c.reportPanic(what, v)
-		*err = errInternal
+		if err != nil {
+			*err = errInternal
+		}
 	}
 }
 

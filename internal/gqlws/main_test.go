@@ -44,7 +44,5 @@ func shutdown(t *testing.T, s *Server) {
 // remainingSockets waits until all goroutines are blocked and then returns the number of the server's connections.
 func remainingSockets(s *Server) int {
 	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sockets
+	return s.sockets.Members()
 }

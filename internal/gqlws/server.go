@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,11 +123,10 @@ type Server struct {
 
 	lingering atomic.Int64 // number of readers that linger
 
-	mu       sync.Mutex
-	conns    map[*conn]struct{}
-	sockets  int // number of connections, including handshakes in progress
-	closing  bool
-	finished chan struct{} // closed when closing is set and sockets is 0
+	sockets *xsync.Gate // the connections, including handshakes in progress
+
+	mu    sync.Mutex // held when sockets is shut, so that no connection escapes Shutdown
+	conns map[*conn]struct{}
 }
 
 // NewServer returns a Server with the given options. It starts no goroutines.
@@ -136,13 +137,13 @@ func NewServer(o Options) *Server {
 	}
 	writers := newWriterPool()
 	return &Server{
-		options:  o,
-		log:      log,
-		codecs:   []codec{transport{maxID: o.MaxID}, legacy{maxID: o.MaxID}},
-		writers:  writers,
-		wheel:    newWheel(writers, o.KeepAliveInterval/beatsPerInterval),
-		conns:    make(map[*conn]struct{}),
-		finished: make(chan struct{}),
+		options: o,
+		log:     log,
+		codecs:  []codec{transport{maxID: o.MaxID}, legacy{maxID: o.MaxID}},
+		writers: writers,
+		wheel:   newWheel(writers, o.KeepAliveInterval/beatsPerInterval),
+		sockets: xsync.NewGate(o.MaxSockets),
+		conns:   make(map[*conn]struct{}),
 	}
 }
 
@@ -159,15 +160,18 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	if cd == nil {
 		return ErrNoProtocol
 	}
-	if err := s.reserve(); err != nil {
-		return err
+	switch ok, closed := s.sockets.Enter(); {
+	case closed:
+		return ErrShutdown
+	case !ok:
+		return ErrTooMany
 	}
 	c := newConn(context.WithoutCancel(r.Context()), s, cd, ss)
 	started := false
 	defer func() {
 		if !started {
 			c.cancel()
-			s.release(nil)
+			s.sockets.Leave()
 		}
 	}()
 
@@ -199,7 +203,7 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	c.start(ws, h.conn)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
-	closing := s.closing
+	closing := s.sockets.Closed()
 	s.mu.Unlock()
 	if s.options.Lifetime != nil {
 		c.liveFor(s.options.Lifetime())
@@ -232,67 +236,32 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			c.drain()
 		}
 	}
-	select {
-	case <-s.finished:
-		s.wheel.wg.Wait()
-		s.writers.wg.Wait()
-		s.poller.wg.Wait()
-		return nil
-	case <-ctx.Done():
-	}
-	for _, c := range s.close() {
-		c.cut(&cutError{ErrCut, "shutdown took too long", ctx.Err()})
-	}
-	return fmt.Errorf("gqlws: shutdown: %w", ctx.Err())
-}
-
-// isClosing reports whether Shutdown has been called.
-func (s *Server) isClosing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
-}
-
-// close makes reserve return ErrShutdown from now on, and returns the open connections.
-func (s *Server) close() []*conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.closing = true
-		if s.sockets == 0 {
-			close(s.finished)
+	if err := s.sockets.Close(ctx); err != nil {
+		for _, c := range s.close() {
+			c.cut(&cutError{ErrCut, "shutdown took too long", err})
 		}
+		return fmt.Errorf("gqlws: shutdown: %w", err)
 	}
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
-	return conns
-}
-
-// reserve counts a connection before its handshake. It returns an error if no further connection is allowed.
-func (s *Server) reserve() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closing {
-		return ErrShutdown
-	}
-	if s.options.MaxSockets > 0 && s.sockets >= s.options.MaxSockets {
-		return ErrTooMany
-	}
-	s.sockets++
+	s.wheel.wg.Wait()
+	s.writers.wg.Wait()
+	s.poller.wg.Wait()
 	return nil
 }
 
-// release undoes reserve. The parameter c is the connection that has ended, or nil if the handshake failed.
-func (s *Server) release(c *conn) {
+// close makes Accept return ErrShutdown from now on, and returns the open connections.
+func (s *Server) close() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sockets.Shut()
+	return slices.Collect(maps.Keys(s.conns))
+}
+
+// release removes a connection that has ended.
+func (s *Server) release(c *conn) {
+	s.mu.Lock()
 	delete(s.conns, c)
-	s.sockets--
-	if s.closing && s.sockets == 0 {
-		close(s.finished)
-	}
+	s.mu.Unlock()
+	s.sockets.Leave()
 }
 
 // codecFor returns the codec of a subprotocol that the request header h offers, or nil if h offers no supported one. If

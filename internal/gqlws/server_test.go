@@ -21,8 +21,8 @@ import (
 
 func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 	full := NewServer(Options{MaxSockets: 1})
-	if err := full.reserve(); err != nil {
-		t.Fatal(err)
+	if ok, _ := full.sockets.Enter(); !ok {
+		t.Fatal("a new server admits no socket")
 	}
 	gone := NewServer(Options{})
 	shutdown(t, gone)
@@ -54,7 +54,7 @@ func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 			if s == nil {
 				s = NewServer(Options{})
 			}
-			before := s.sockets
+			before := s.sockets.Members()
 			w := &pipeWriter{header: http.Header{"Vary": {"Origin"}}, err: tc.err}
 			r := upgradeRequest("graphql-ws")
 			if tc.change != nil {
@@ -72,8 +72,8 @@ func TestAcceptErrorsLeaveResponseToCaller(t *testing.T) {
 			if w.wrote || len(w.header) != 1 {
 				t.Errorf("Accept wrote a response with the headers %v, want no response", w.header)
 			}
-			if s.sockets != before {
-				t.Errorf("%d sockets are counted after a refused handshake, want %d", s.sockets, before)
+			if n := s.sockets.Members(); n != before {
+				t.Errorf("%d sockets are counted after a refused handshake, want %d", n, before)
 			}
 		})
 	}
@@ -115,8 +115,8 @@ func TestAcceptReturnsNilIfPeerDisconnectsDuringHandshake(t *testing.T) {
 		newFakeSession(t)); err != nil {
 		t.Errorf("Accept returned %v, want nil because the peer has disconnected", err)
 	}
-	if s.sockets != 0 {
-		t.Errorf("%d sockets are counted, want none", s.sockets)
+	if n := s.sockets.Members(); n != 0 {
+		t.Errorf("%d sockets are counted, want none", n)
 	}
 	if _, err := there.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a write to the connection returned %v, want io.ErrClosedPipe", err)
@@ -327,11 +327,7 @@ func TestIdleAndEndedConnectionsReleaseGoroutines(t *testing.T) {
 	for _, nc := range conns {
 		nc.Close()
 	}
-	eventually(ctx, t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.sockets == 0
-	})
+	eventually(ctx, t, func() bool { return s.sockets.Members() == 0 })
 	eventually(ctx, t, func() bool { return runtime.NumGoroutine() <= before+4 }) // 4 for the HTTP server
 }
 

@@ -114,8 +114,9 @@ func TestStalledPeerIsDisconnectedAtShutdownDeadline(t *testing.T) {
 // During the delay of its shutdown, a connection is served as before. A request for a new operation ends the delay.
 func TestConnectionIsServedDuringShutdownDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := NewServer(testOptions)
-		s.options.MaxSockets = 0
+		o := testOptions
+		o.MaxSockets = 0
+		s := NewServer(o)
 		sessions, peers := connectSubscribers(t, s, 50)
 		p, ss := peers[0], sessions[0]
 		p.sendText(`{"id":"q","type":"start","payload":{"query":"{wait}"}}`)

@@ -65,8 +65,8 @@ func TestShutdownReleasesConnectionsOfRandomPeers(t *testing.T) {
 	}
 	stopPeers()
 	wg.Wait()
-	if len(s.conns) != 0 || s.sockets != 0 {
-		t.Errorf("%d connections and %d sockets are left, want none", len(s.conns), s.sockets)
+	if n := s.sockets.Members(); len(s.conns) != 0 || n != 0 {
+		t.Errorf("%d connections and %d sockets are left, want none", len(s.conns), n)
 	}
 }
 

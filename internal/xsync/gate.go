@@ -70,7 +70,7 @@ func (g *Gate) Enter() (ok, isClosed bool) {
 	}
 }
 
-// Closed reports whether Close was called.
+// Closed reports whether Shut or Close was called.
 func (g *Gate) Closed() bool { return g.inside.Load() < 0 }
 
 // Leave removes a member.
@@ -107,7 +107,7 @@ func (g *Gate) Stay(drain, cut func()) (stop func()) {
 // left. If ctx is done first, Close calls cut for the remaining ones that called Stay,
 // and returns ctx's error without waiting for them. Close may be called again.
 func (g *Gate) Close(ctx context.Context) error {
-	g.close()
+	g.Shut()
 	staying := g.members()
 	pause := Spread(ctx, len(staying)) / time.Duration(max(1, len(staying)-1))
 	timer := time.NewTimer(0)
@@ -136,8 +136,8 @@ func (g *Gate) Close(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// close admits no further member.
-func (g *Gate) close() {
+// Shut admits no further member. It does not wait for those that are inside, and asks none of them to leave.
+func (g *Gate) Shut() {
 	for {
 		n := g.inside.Load()
 		if n < 0 {
@@ -152,8 +152,8 @@ func (g *Gate) close() {
 	}
 }
 
-// Staying returns the number of members that have called Stay and not stop.
-func (g *Gate) Staying() int { return len(g.members()) }
+// Members returns the number of members that are inside.
+func (g *Gate) Members() int { return int(g.inside.Load() &^ closed) }
 
 func (g *Gate) members() []*stayingMember {
 	g.mu.Lock()

@@ -56,7 +56,7 @@ func (g *ShardedGate) Closed() bool { return g.common.Closed() }
 // may be called again.
 func (g *ShardedGate) Close(ctx context.Context) error {
 	for i := range g.shards {
-		g.shards[i].close()
+		g.shards[i].Shut()
 	}
 	err := g.common.Close(ctx)
 	for i := range g.shards {
