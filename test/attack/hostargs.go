@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/graphql-go/graphql"
@@ -22,7 +23,8 @@ func hostFields() chaingql.SchemaExtension {
 				"min":  {Type: graphql.Int, DefaultValue: 0},
 			}
 		})})
-	count := &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{"filter": {Type: filter}},
+	count := &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{
+		"filter": {Type: filter}, "rate": {Type: graphql.Float}, "rates": {Type: graphql.NewList(graphql.Float)}},
 		Resolve: func(graphql.ResolveParams) (any, error) { return 1, nil }}
 	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Fields: graphql.Fields{"transfers": count}})
 	wallets := &graphql.Field{Type: graphql.NewList(wallet),
@@ -38,9 +40,29 @@ func hostFields() chaingql.SchemaExtension {
 			}
 		},
 	}
+	counted := func(interval time.Duration) chaingql.SubscriptionField { // numbers as events
+		return chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: graphql.Int, Resolve: func(p graphql.ResolveParams) (any, error) {
+				return p.Source, nil
+			}},
+			Subscribe: func(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for i := 0; yield(i, nil); i++ {
+						select {
+						case <-ctx.Done():
+							return
+						case <-time.After(interval):
+						}
+					}
+				}
+			},
+		}
+	}
 	return chaingql.SchemaExtension{
-		Queries:       graphql.Fields{"transfers": count, "wallets": wallets},
-		Subscriptions: map[string]chaingql.SubscriptionField{"large": large},
+		Queries: graphql.Fields{"transfers": count, "wallets": wallets},
+		Subscriptions: map[string]chaingql.SubscriptionField{
+			"large": large, "ticks": counted(10 * time.Millisecond), "endless": counted(0),
+		},
 	}
 }
 

@@ -8,28 +8,35 @@ import (
 	"time"
 )
 
+// block is all fields of a block.
+const block = "id hash seq_no shard chain_order gen_utime workchain_id __typename "
+
+// eight is eight operations with the fragment F0.
+var eight = times(8, "query Q#{blockchain{...F0}}")
+
+// fragmentChain returns n fragments, the first of which is F0. Each one spreads the next one.
+func fragmentChain(n, fields int) string {
+	text := ""
+	for i := range n {
+		next := fmt.Sprintf("...F%d", i+1)
+		if i == n-1 {
+			next = ""
+		}
+		text += fmt.Sprintf("fragment F%d on BlockchainQuery{blocks(last:1){edges{node{%s}}}%s}", i,
+			strings.Repeat(block, fields), next)
+	}
+	return text
+}
+
 // variants returns documents that the server compiles many times, because it compiles a document once
 // per operation and once per combination of @skip and @include values.
 func variants(full bool) []attack {
-	const block = "id hash seq_no shard chain_order gen_utime workchain_id __typename "
 	const page = "blocks(last:1){edges{cursor node{" + block + "}}}"
 	// A request that contains several operations must name one. The server compiles all of them.
 	named := func(name, text string) attack {
 		return posted(name, either, func() string {
 			return asJSON(map[string]any{"query": text, "operationName": "Q0"})
 		})
-	}
-	chain := func(n, fields int) string { // each fragment spreads the next one
-		text := ""
-		for i := range n {
-			next := fmt.Sprintf("...F%d", i+1)
-			if i == n-1 {
-				next = ""
-			}
-			text += fmt.Sprintf("fragment F%d on BlockchainQuery{blocks(last:1){edges{node{%s}}}%s}", i,
-				strings.Repeat(block, fields), next)
-		}
-		return text
 	}
 	crossed := ""
 	for i := range 7 {
@@ -39,11 +46,10 @@ func variants(full bool) []attack {
 		}
 		crossed += "}"
 	}
-	eight := times(8, "query Q#{blockchain{...F0}}")
 	all := []attack{
 		named("8 operations of 8 pages each", times(8, "query Q#{blockchain{"+strings.Repeat(page, 8)+"}}")),
-		named("8 operations that share a chain of 16 fragments", eight+chain(16, 8)),
-		named("8 operations that share a chain of 32 fragments", eight+chain(32, 4)),
+		named("8 operations that share a chain of 16 fragments", eight+fragmentChain(16, 8)),
+		named("8 operations that share a chain of 32 fragments", eight+fragmentChain(32, 4)),
 		named("8 operations that share fragments that spread each other", eight+crossed),
 		named("8 operations of 45 aliases", "query Q0{blockchain{"+times(45, "a#:"+page)+"}}"+times(7,
 			"query R#{blockchain{...on BlockchainQuery{"+page+"}}}")),
@@ -83,7 +89,7 @@ func variants(full bool) []attack {
 		{"variants of one document", func(conn, i int) string { return variant(conditions, conn<<20|i) }},
 		{"documents with 8 operations", func(conn, i int) string {
 			return asJSON(map[string]string{"operationName": "Q0",
-				"query": fmt.Sprintf("#%d,%d\n", conn, i) + eight + chain(16, 8)})
+				"query": fmt.Sprintf("#%d,%d\n", conn, i) + eight + fragmentChain(16, 8)})
 		}},
 		{"documents with conditions", func(conn, i int) string {
 			return variant(fmt.Sprintf("#%d,%d\n", conn, i)+conditions, i)
