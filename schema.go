@@ -269,7 +269,7 @@ var blockFields = []plan.Field{
 	{Name: "seq_no", Type: "Float",
 		Desc: "The sequence number of the block in its shard. Blocks of different shards may have the same number.",
 		Append: func(dst []byte, src any) []byte {
-			return plan.AppendInt(dst, int64(blockOf(src).SeqNo))
+			return plan.AppendUint(dst, uint64(blockOf(src).SeqNo))
 		}},
 	{Name: "workchain_id", Type: "Int", Desc: "The workchain of the block. The masterchain is -1.",
 		Append: func(dst []byte, src any) []byte {

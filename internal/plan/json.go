@@ -70,7 +70,7 @@ func AppendString(dst []byte, s string) []byte {
 // AppendInt appends n in decimal.
 func AppendInt(dst []byte, n int64) []byte {
 	if n < 0 {
-		return AppendUint(append(dst, '-'), -uint64(n))
+		dst, n = append(dst, '-'), -n
 	}
 	return AppendUint(dst, uint64(n))
 }
