@@ -73,17 +73,7 @@ func (l *Log[B]) endForOutage() {
 			guard.Milliseconds("lost_ms", time.Since(s.Since)), slog.Int("subscriptions", len(wakes)),
 			guard.Stack(s.Err))
 	}
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-	each := xsync.Spread(l.ctx, len(wakes)) / time.Duration(max(1, len(wakes)-1))
-	for i := range wakes {
-		select {
-		case <-pause.C:
-			pause.Reset(each)
-		case <-l.ctx.Done(): // wake the remaining ones without a pause
-		}
-		l.callAll(wakes[i : i+1])
-	}
+	xsync.SpreadOut(l.ctx, len(wakes), func(i int) { l.callAll(wakes[i : i+1]) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.taskDone()

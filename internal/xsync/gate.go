@@ -109,17 +109,7 @@ func (g *Gate) Stay(drain, cut func()) (stop func()) {
 func (g *Gate) Close(ctx context.Context) error {
 	g.Shut()
 	staying := g.members()
-	pause := Spread(ctx, len(staying)) / time.Duration(max(1, len(staying)-1))
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for _, m := range staying {
-		select {
-		case <-timer.C:
-			timer.Reset(pause)
-		case <-ctx.Done(): // ask the remaining members without a pause
-		}
-		m.call(m.drain)
-	}
+	SpreadOut(ctx, len(staying), func(i int) { staying[i].call(staying[i].drain) })
 	select {
 	case <-g.drained:
 		return nil
@@ -177,4 +167,20 @@ func Spread(ctx context.Context, n int) time.Duration {
 		most = max(0, time.Until(deadline)/2)
 	}
 	return min(time.Duration(max(0, n-1))*spreadEach, most)
+}
+
+// SpreadOut calls f with each number from 0 to n-1, one after another within the time that
+// Spread returns. When ctx is done, it makes the remaining calls without a pause.
+func SpreadOut(ctx context.Context, n int, f func(i int)) {
+	pause := Spread(ctx, n) / time.Duration(max(1, n-1))
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for i := range n {
+		select {
+		case <-timer.C:
+			timer.Reset(pause)
+		case <-ctx.Done():
+		}
+		f(i)
+	}
 }
