@@ -14,7 +14,7 @@ import (
 // amount returns the balance of an account. If the Backend is a BalanceBatcher, amount reads the balances of all
 // accounts in the request with one call.
 func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
-	if a.call == nil || !a.call.op.Batches() {
+	if a.call.op == nil || !a.call.op.Batches() { // there is no op if graphql-go executes the query
 		return r.readBalance(ctx, a.address)
 	}
 	if a.call.balances == nil {

@@ -60,7 +60,7 @@ func (q pageQuery) forBackend() BlocksQuery {
 func (r *resolvers) read(
 	ctx context.Context, c *call, q pageQuery,
 ) (blocklog.List[Block], blocklog.Window[Block], error) {
-	if c.isBusy() {
+	if c.busy {
 		return blocklog.List[Block]{}, blocklog.Window[Block]{}, errBusy
 	}
 	ch := r.chainOf(c)
@@ -68,9 +68,7 @@ func (r *resolvers) read(
 	if blocks, ok := within(&w, &q); ok {
 		return blocks, w, nil
 	}
-	if c != nil {
-		c.stored = true
-	}
+	c.stored = true
 	if !w.Live {
 		ch.blocks.Start()
 	}
@@ -140,9 +138,8 @@ func within(w *blocklog.Window[Block], q *pageQuery) (page blocklog.List[Block],
 
 // page reads a page of chain c from the Backend and translates the Backend's errors into errors of the API.
 func (r *resolvers) page(ctx context.Context, c *chain, q BlocksQuery) ([]Block, error) {
-	timeout := xsync.WithTimeout(ctx, r.timeout)
-	defer timeout.Stop()
-	ctx = timeout
+	ctx, cancel := r.deadline(ctx)
+	defer cancel()
 	if !printable(q.After) || !printable(q.Before) {
 		return nil, badInput("Invalid cursor")
 	}

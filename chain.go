@@ -96,11 +96,8 @@ func callOf(src any) *call {
 	return new(call)
 }
 
-// chainOf returns the chain from which a query reads. c is nil if graphql-go executes the query.
+// chainOf returns the chain from which a query reads.
 func (r *resolvers) chainOf(c *call) *chain {
-	if c == nil {
-		return r.chains.current()
-	}
 	if c.chain == nil {
 		c.chain = r.chains.current()
 	}

@@ -134,7 +134,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 		within, cancel := r.deadline(ctx)
 		return within, cancel, nil
 	}
-	if c.isBusy() {
+	if c.busy {
 		return nil, nil, errBusy
 	}
 	if err := r.acquire(ctx); err != nil {

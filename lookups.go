@@ -95,7 +95,7 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 		return nil, nil
 	case get == nil:
 		return nil, errLookup
-	case c.isBusy():
+	case c.busy:
 		return nil, errBusy
 	case !w.Live:
 		ch.blocks.Start()
@@ -117,7 +117,7 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 	}
 	if b != nil {
 		ch.blocks.Observed(string(b.Cursor))
-	} else if c != nil {
+	} else {
 		c.stored = true
 	}
 	return b, nil
@@ -173,17 +173,10 @@ func (l blockList) At(i int) any { return l[i] }
 // found returns a block as the value of a field. A response without the block is not final.
 func (c *call) found(b *Block, err error) (any, error) {
 	if b == nil {
-		c.notFinal()
+		c.final = false
 		return nil, err
 	}
 	return b, nil
-}
-
-// notFinal records that a later block can change the response.
-func (c *call) notFinal() {
-	if c != nil {
-		c.final = false
-	}
 }
 
 func (r *resolvers) block(ctx context.Context, src any, args plan.Args) (any, error) {
@@ -221,9 +214,7 @@ func (r *resolvers) blockBySeqNo(ctx context.Context, src any, args plan.Args) (
 	if n != float64(uint32(n)) { // no block has such a number
 		return c.found(nil, nil)
 	}
-	in := blocklog.Filter{
-		ByWorkchain: true, Workchain: int32(args[argNumberWorkchain].(int)), ByShard: true, Shard: shard,
-	}
+	in := shardOf(int32(args[argNumberWorkchain].(int)), shard)
 	return c.found(r.find(ctx, c, lookup{by: bySeqNo, in: in, number: int64(n)}, ""))
 }
 

@@ -15,7 +15,7 @@ import (
 // These filters select the blocks of the masterchain, which has only one shard.
 var (
 	masters     = blocklog.Filter{ByWorkchain: true, Workchain: masterchain}
-	masterShard = blocklog.Filter{ByWorkchain: true, Workchain: masterchain, ByShard: true, Shard: wholeShard}
+	masterShard = shardOf(masterchain, wholeShard)
 )
 
 // wholeShard is the shard of a workchain that is not split.
@@ -120,7 +120,7 @@ func (r *resolvers) masterSeqNoRange(ctx context.Context, src any, args plan.Arg
 		return nil, badInput("time_start should not be greater than time_end")
 	}
 	c := callOf(src)
-	c.notFinal()
+	c.final = false
 	found := &masterRange{none, none}
 	var err error
 	if isStart {

@@ -14,39 +14,26 @@ const neighborCalls = 5
 
 func neighborCost(plan.Args) plan.Cost { return plan.Cost{Calls: neighborCalls, Blocks: neighborCalls} }
 
-// prevShardBlocks and nextShardBlocks return an empty list for a block that does not exist.
-func (r *resolvers) prevShardBlocks(ctx context.Context, src any, args plan.Args) (any, error) {
-	return r.neighbors(ctx, src, args, r.predecessors)
-}
-
-func (r *resolvers) nextShardBlocks(ctx context.Context, src any, args plan.Args) (any, error) {
-	return r.neighbors(ctx, src, args, r.successors)
-}
-
+// neighbors returns the resolver of a field with the blocks that find returns, before or after the block with the given
+// hash. For a block that does not exist, it resolves to an empty list.
 func (r *resolvers) neighbors(
-	ctx context.Context, src any, args plan.Args,
 	find func(context.Context, *call, *Block) (blocks blockList, exact bool, err error),
-) (any, error) {
-	hash, err := parseHash(args[0].(string))
-	if err != nil {
-		return nil, err
-	}
-	c := callOf(src)
-	b, err := r.find(ctx, c, lookup{by: byHash, hash: hash}, "")
-	if err != nil {
-		return nil, err
-	}
-	var blocks blockList
-	exact := false
-	if b != nil {
-		if blocks, exact, err = find(ctx, c, b); err != nil {
+) func(context.Context, any, plan.Args) (any, error) {
+	return func(ctx context.Context, src any, args plan.Args) (any, error) {
+		hash, err := parseHash(args[0].(string))
+		if err != nil {
 			return nil, err
 		}
+		c := callOf(src)
+		b, err := r.find(ctx, c, lookup{by: byHash, hash: hash}, "")
+		var blocks blockList
+		exact := false
+		if b != nil {
+			blocks, exact, err = find(ctx, c, b)
+		}
+		c.final = c.final && exact
+		return blocks, err
 	}
-	if !exact {
-		c.notFinal()
-	}
-	return blocks, nil
 }
 
 // predecessors returns the block before b, or the two blocks before it if b merged two shards. If one of them is not
@@ -61,7 +48,7 @@ func (r *resolvers) predecessors(ctx context.Context, c *call, b *Block) (blocks
 		return nil, false, nil
 	}
 	var unsure error // the number is not in the window, which may be too short
-	for _, in := range append([]blocklog.Filter{shardOf(b, b.Shard)}, parentOf(b)...) {
+	for _, in := range append([]blocklog.Filter{shardOf(b.Workchain, b.Shard)}, parentOf(b)...) {
 		previous, err := r.find(ctx, c, lookup{by: bySeqNo, in: in, number: number}, "")
 		switch {
 		case errors.Is(err, errLookup):
@@ -97,7 +84,7 @@ func (r *resolvers) successors(ctx context.Context, c *call, b *Block) (blocks b
 	if number > maxSeqNo {
 		return nil, false, nil
 	}
-	next, err := r.find(ctx, c, lookup{by: bySeqNo, in: shardOf(b, b.Shard), number: number}, b.Cursor)
+	next, err := r.find(ctx, c, lookup{by: bySeqNo, in: shardOf(b.Workchain, b.Shard), number: number}, b.Cursor)
 	if err != nil {
 		return nil, false, err
 	}
@@ -134,9 +121,9 @@ func (r *resolvers) successors(ctx context.Context, c *call, b *Block) (blocks b
 
 const maxSeqNo = 1<<32 - 1
 
-// shardOf returns the filter for the blocks of a shard of the workchain of b.
-func shardOf(b *Block, shard uint64) blocklog.Filter {
-	return blocklog.Filter{ByWorkchain: true, Workchain: b.Workchain, ByShard: true, Shard: shard}
+// shardOf returns the filter for the blocks of a shard.
+func shardOf(workchain int32, shard uint64) blocklog.Filter {
+	return blocklog.Filter{ByWorkchain: true, Workchain: workchain, ByShard: true, Shard: shard}
 }
 
 // parentOf returns the shard that splits into the shard of b and its sibling; none if there is no such shard.
@@ -145,7 +132,7 @@ func parentOf(b *Block) []blocklog.Filter {
 	if b.Workchain == masterchain || own<<1 == 0 {
 		return nil
 	}
-	return []blocklog.Filter{shardOf(b, b.Shard&^own|own<<1)}
+	return []blocklog.Filter{shardOf(b.Workchain, b.Shard&^own|own<<1)}
 }
 
 // childrenOf returns the two shards into which the shard of b can be split; none if there are no such shards.
@@ -154,5 +141,5 @@ func childrenOf(b *Block) []blocklog.Filter {
 	if b.Workchain == masterchain || half == 0 {
 		return nil
 	}
-	return []blocklog.Filter{shardOf(b, b.Shard-half), shardOf(b, b.Shard+half)}
+	return []blocklog.Filter{shardOf(b.Workchain, b.Shard-half), shardOf(b.Workchain, b.Shard+half)}
 }

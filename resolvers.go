@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -42,7 +41,7 @@ type call struct {
 	page        page                // the first page in the query; most queries have no other
 	balances    map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
 	err         error               // the error of reading the balances together
-	busy        bool                // a Backend call was left out, because no slot was free in time
+	busy        bool                // no slot was free in time for a Backend call; the query waits for no other
 	unavailable bool                // the Backend returned ErrUnavailable
 	failed      bool                // the response has errors
 	final       bool                // the response is cacheable, and no later block can change it
@@ -58,7 +57,7 @@ const paceBlocks = 10
 
 type account struct {
 	address Address
-	call    *call // nil if graphql-go executes the query
+	call    *call
 
 	asked  bool // the balance has been requested, so amount and err are set; several aliases may use them
 	amount *big.Int
@@ -84,8 +83,8 @@ func (r *resolvers) account(_ context.Context, src any, args plan.Args) (any, er
 	if err != nil {
 		return nil, badInput("Invalid account address")
 	}
-	c, _ := src.(*call)
-	if c != nil && c.first.call == nil {
+	c := callOf(src)
+	if c.first.call == nil {
 		c.first = account{address: addr, call: c}
 		return &c.first, nil
 	}
@@ -103,12 +102,10 @@ func addressOf(arg any) (Address, error) {
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
 	a := src.(*account)
 	if !a.asked {
-		if a.call.isBusy() {
+		if a.call.busy {
 			return nil, errBusy
 		}
-		if a.call != nil {
-			a.call.final = false
-		}
+		a.call.final = false
 		a.asked, a.err = true, errPanicked // remains set if the Backend panics
 		a.amount, a.err = r.amount(ctx, a)
 		a.err = a.call.noteBusy(a.err)
@@ -152,7 +149,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	case err != nil:
 		return nil, err
 	case empty:
-		c.notFinal()
+		c.final = false
 		return new(page), nil
 	}
 	size := max(q.first, q.last)
@@ -169,14 +166,12 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	if last != nil && (q.last > 0 || blocks.Len() < q.first) {
 		blocks = with(blocks, last)
 	}
-	var p *page
-	if c != nil && c.page.blocks.Len() == 0 {
-		p = &c.page
-	} else {
+	p := &c.page
+	if p.blocks.Len() > 0 {
 		p = new(page)
 	}
 	n := blocks.Len()
-	if c != nil && c.final {
+	if c.final {
 		c.final = ch.final(&q, &blocks, n > size, w)
 	}
 	switch {
@@ -246,19 +241,18 @@ func parseShard(s string) (uint64, error) {
 func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard) }
 
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
-	c, _ := src.(*call)
-	q := pageQuery{in: blocklog.Filter{ByWorkchain: true, Workchain: masterchain}, last: paceBlocks}
+	c := callOf(src)
 	ch := r.chainOf(c)
-	blocks, _, err := r.read(ctx, c, q)
+	blocks, _, err := r.read(ctx, c, pageQuery{in: masters, last: paceBlocks})
 	if err != nil {
 		return nil, err
 	}
 	i := &info{now: time.Now(), endpoints: r.endpoints}
 	switch {
-	case c == nil || len(i.endpoints) > 0:
+	case len(i.endpoints) > 0:
 	case c.request != nil:
 		i.endpoints = []string{endpoint(c.request)}
-	default:
+	case c.endpoint != "":
 		i.endpoints = []string{c.endpoint}
 	}
 	n := blocks.Len()
@@ -332,16 +326,9 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// isBusy reports whether the query has already waited for a slot without getting one. If so, it must not wait again.
-func (c *call) isBusy() bool { return c != nil && c.busy }
-
 // noteBusy records whether err is errBusy or ErrUnavailable, and returns err.
 func (c *call) noteBusy(err error) error {
-	if c != nil && errors.Is(err, ErrUnavailable) {
-		c.unavailable = true
-	}
-	if c != nil && errors.Is(err, errBusy) {
-		c.busy = true
-	}
+	c.unavailable = c.unavailable || errors.Is(err, ErrUnavailable)
+	c.busy = c.busy || errors.Is(err, errBusy)
 	return err
 }

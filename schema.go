@@ -76,13 +76,13 @@ func schemaTable(r *resolvers) []plan.Type {
 			{Name: "prev_shard_blocks", Type: "[BlockchainBlock]",
 				Desc: "The predecessor of the block in its shard, or both predecessors if the block merged two " +
 					"shards. The list is empty if the block or one of its predecessors is not stored.",
-				Resolve: r.prevShardBlocks, Cost: neighborCost, Depends: onBlock,
+				Resolve: r.neighbors(r.predecessors), Cost: neighborCost, Depends: onBlock,
 				Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "next_shard_blocks", Type: "[BlockchainBlock]",
 				Desc: "The successor of the block in its shard, or both successors if the shard was split after the " +
 					"block. The list is empty if the block or one of its successors is not stored, for example after " +
 					"the newest block.",
-				Resolve: r.nextShardBlocks, Cost: neighborCost, Depends: onBlock,
+				Resolve: r.neighbors(r.successors), Cost: neighborCost, Depends: onBlock,
 				Args: []plan.Arg{hashArg, archiveArg}},
 			{Name: "master_seq_no_range", Type: "BlockchainMasterSeqNoRange",
 				Desc: "The range of masterchain blocks that covers all blocks generated between two times. Pass it " +
