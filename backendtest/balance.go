@@ -111,11 +111,7 @@ func unknownAccountIsNotFound(t *trial) {
 
 func (t *trial) expectNotFound(addr chaingql.Address) {
 	what := fmt.Sprintf("Balance(%v) of an account that has never been on the chain", addr)
-	nano := new(big.Int)
-	err := t.promptly(t.Patience, what, func() (err error) {
-		nano, err = t.Backend.Balance(t.ctx, addr)
-		return err
-	}, mayDoEither)
+	nano, err := result(t, what, mayDoEither, func() (*big.Int, error) { return t.Backend.Balance(t.ctx, addr) })
 	if !errors.Is(err, chaingql.ErrNotFound) {
 		t.Fatalf("%s returned %v and error %v: the error must be ErrNotFound", what, nano, err)
 	}
@@ -179,11 +175,8 @@ func batchOf100IsAccepted(t *trial) {
 
 // expectBalances checks that Balances returns want, and then modifies the result.
 func (t *trial) expectBalances(b chaingql.BalanceBatcher, addrs []chaingql.Address, want []*big.Int) {
-	var got []*big.Int
-	t.promptly(t.Patience, fmt.Sprintf("Balances of %d addresses", len(addrs)), func() (err error) {
-		got, err = b.Balances(t.ctx, addrs)
-		return err
-	}, mustSucceed)
+	what := fmt.Sprintf("Balances of %d addresses", len(addrs))
+	got, _ := result(t, what, mustSucceed, func() ([]*big.Int, error) { return b.Balances(t.ctx, addrs) })
 	if len(got) != len(want) {
 		t.Fatalf("Balances returned %d values for %d addresses: it must return one per address", len(got), len(want))
 	}

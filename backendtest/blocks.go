@@ -208,12 +208,7 @@ func foreignCursorIsBad(t *trial) {
 // expectError checks that Blocks returns the error want. due describes that error and
 // its reason in messages.
 func (t *trial) expectError(q chaingql.BlocksQuery, want error, due string) {
-	var page []chaingql.Block
-	err := t.promptly(t.Patience, describe(q), func() (err error) {
-		page, err = t.Backend.Blocks(t.ctx, q)
-		return err
-	}, mayDoEither)
-	if !errors.Is(err, want) {
+	if page, err := t.readPage(q, mayDoEither); !errors.Is(err, want) {
 		t.Fatalf("%s returned %d blocks and error %v: the error must be %s", describe(q), len(page), err, due)
 	}
 }

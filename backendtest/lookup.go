@@ -104,11 +104,7 @@ func (t *trial) expectLookups(blocks []chaingql.Block, stored bool) {
 
 // expectResult checks that l finds b, or that it does not.
 func (t *trial) expectResult(l *lookup, b *chaingql.Block, stored bool) {
-	var fault string
-	t.promptly(t.Patience, l.call(b), func() error {
-		fault = l.fault(t.ctx, b, stored)
-		return nil
-	}, mustSucceed)
+	fault, _ := result(t, l.call(b), mustSucceed, func() (string, error) { return l.fault(t.ctx, b, stored), nil })
 	if fault != "" {
 		t.Fatalf("%s %s", l.call(b), fault)
 	}

@@ -7,11 +7,11 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/guard"
 )
 
 // A report collects the first failures of a rule. Its methods may be called concurrently.
@@ -144,25 +144,24 @@ func (t *trial) unusedCursors() []chaingql.Cursor {
 
 // balance reads a balance. The rule fails if Balance returns an error.
 func (t *trial) balance(addr chaingql.Address) *big.Int {
-	var got *big.Int
-	t.promptly(t.Patience, fmt.Sprintf("Balance(%v)", addr), func() (err error) {
-		got, err = t.Backend.Balance(t.ctx, addr)
-		if err == nil && got == nil {
+	got, _ := result(t, fmt.Sprintf("Balance(%v)", addr), mustSucceed, func() (*big.Int, error) {
+		nano, err := t.Backend.Balance(t.ctx, addr)
+		if err == nil && nano == nil {
 			err = errors.New("neither a balance nor an error")
 		}
-		return err
-	}, mustSucceed)
+		return nano, err
+	})
 	return got
 }
 
 // page reads a page. The rule fails if Blocks returns an error.
 func (t *trial) page(q chaingql.BlocksQuery) []chaingql.Block {
-	var got []chaingql.Block
-	t.promptly(t.Patience, describe(q), func() (err error) {
-		got, err = t.Backend.Blocks(t.ctx, q)
-		return err
-	}, mustSucceed)
+	got, _ := t.readPage(q, mustSucceed)
 	return got
+}
+
+func (t *trial) readPage(q chaingql.BlocksQuery, want outcome) ([]chaingql.Block, error) {
+	return result(t, describe(q), want, func() ([]chaingql.Block, error) { return t.Backend.Blocks(t.ctx, q) })
 }
 
 // expectPages checks that Blocks returns the pages that the queries select from the stored blocks.
@@ -186,36 +185,40 @@ const (
 // promptly makes a call that must return within limit and with the wanted outcome, and
 // returns its error. what describes the call in messages.
 func (t *trial) promptly(limit time.Duration, what string, call func() error, want outcome) error {
-	type answer struct {
-		err   error
-		panic string
-	}
-	back := make(chan answer, 1)
+	back := make(chan error, 1)
 	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				back <- answer{panic: fmt.Sprintf("%v\n%s", p, debug.Stack())}
-			}
-		}()
-		back <- answer{err: call()}
+		var err error
+		defer func() { back <- err }()
+		defer guard.Recover(&err)
+		err = call()
 	}()
 	over, stop := within(limit)
 	defer stop()
 	select {
-	case a := <-back:
+	case err := <-back:
+		var p *guard.PanicError
 		switch {
-		case a.panic != "":
-			t.Fatalf("%s panicked: %s", what, a.panic)
-		case a.err != nil && want == mustSucceed:
-			t.Fatalf("%s failed: %v", what, a.err)
-		case a.err == nil && want == mustFail:
+		case errors.As(err, &p):
+			t.Fatalf("%s panicked: %v\n%s", what, p.Value, p.Stack)
+		case err != nil && want == mustSucceed:
+			t.Fatalf("%s failed: %v", what, err)
+		case err == nil && want == mustFail:
 			t.Fatalf("%s returned no error: a call whose context is done must fail", what)
 		}
-		return a.err
+		return err
 	case <-over:
 		t.Fatalf("%s did not return within %v", what, limit)
 		return nil
 	}
+}
+
+// result is like promptly for a call with a result, within t.Patience.
+func result[T any](t *trial, what string, want outcome, call func() (T, error)) (got T, err error) {
+	err = t.promptly(t.Patience, what, func() (err error) {
+		got, err = call()
+		return err
+	}, want)
+	return got, err
 }
 
 // within returns a channel that is closed after limit, unless stop is called first. It counts
