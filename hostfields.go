@@ -14,6 +14,7 @@ import (
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A SchemaExtension adds fields and types of the host to the schema, with graphql-go's types, arguments and resolvers.
@@ -182,7 +183,7 @@ func (h *Handler) openHostStream(
 	go func() {
 		defer h.hostStreams.Leave()
 		defer f.leave()
-		defer by.wake()
+		defer by.wake.Wake()
 		defer close(f.responses)
 		err := errNoReturn // remains set if the host ends the goroutine
 		defer func() {
@@ -199,7 +200,7 @@ func (h *Handler) openHostStream(
 var errNoReturn = errors.New("Subscribe or a resolver called runtime.Goexit")
 
 // read runs the operation for each event of the host.
-func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake func(), field SubscriptionField) (err error) {
+func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker, field SubscriptionField) (err error) {
 	defer guard.Recover(&err)
 	params, refused := op.RootParams(ctx)
 	if refused != nil {
@@ -218,7 +219,7 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake func(), fiel
 		}
 		select {
 		case f.responses <- response:
-			wake()
+			wake.Wake()
 		case <-ctx.Done():
 			f.h.subscriptionQuota.release(cap(response))
 			return ctx.Err()

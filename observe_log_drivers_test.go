@@ -21,6 +21,7 @@ import (
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlws"
+	"github.com/chaingql/chaingql/internal/xsync"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -325,7 +326,7 @@ func driveLog(t *testing.T, log *slog.Logger) {
 	}, blocklog.Options[int]{Logger: log, Events: blocklog.Events[int]{Block: func(int) { panic("boom") }}})
 	join := func(key string, eval func(int) []byte, concerns func(int32) bool) {
 		panics := func() { panic("boom") }
-		_, err := l.Join(blocklog.Interest[int]{Key: key, Eval: eval, Concerns: concerns, Wake: panics})
+		_, err := l.Join(blocklog.Interest[int]{Key: key, Eval: eval, Concerns: concerns, Wake: xsync.WakeFunc(panics)})
 		if err != nil {
 			t.Fatal(err)
 		}

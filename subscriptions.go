@@ -13,6 +13,7 @@ import (
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // These errors of the block stream are reported to [Hooks].
@@ -179,7 +180,7 @@ type subscriber struct {
 	caller
 	ownTrace int    // the size of caller.trace, unless the socket keeps it
 	last     string // the last cursor that the client received, if it sent one; otherwise ""
-	wake     func()
+	wake     xsync.Waker
 }
 
 // subscribe opens the subscription of an operation.

@@ -15,6 +15,7 @@ import (
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // serveSocket responds to a WebSocket handshake.
@@ -184,7 +185,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 	if p.trace.Parent != "" {
 		ownTrace = p.trace.size()
 	}
-	return gqlws.Operation{Open: func(wake func()) (gqlws.Stream, error) {
+	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
 		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake})
 		if err != nil {
 			return nil, requestError(false, err)

@@ -3,6 +3,8 @@ package blocklog
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestUnreadPayloadsOfReadersWithEqualKeysAreLimited(t *testing.T) {
@@ -40,7 +42,7 @@ func TestReaderWithFutureCursorBecomesLiveWhenLogReachesIt(t *testing.T) {
 		l.Start()
 		synctest.Wait()
 		woken, after := 0, cursorOf(12)
-		r, err := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { woken++ }})
+		r, err := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: xsync.WakeFunc(func() { woken++ })})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // resume joins a reader that resumes from a cursor and matches every nth block.
@@ -166,7 +168,8 @@ func TestEvalPanicEndsReaderThatIsCatchingUp(t *testing.T) {
 			t.Errorf("read blocks %v and error %v, want blocks 1 to 4 and Lost after block 4", got, err)
 		}
 		woken := 0
-		late, _ := l.Join(Interest[int]{Key: "bad", After: &seven, Eval: eval, Wake: func() { woken++ }})
+		wake := xsync.WakeFunc(func() { woken++ })
+		late, _ := l.Join(Interest[int]{Key: "bad", After: &seven, Eval: eval, Wake: wake})
 		expect(t, late)
 		c.grow(10)
 		synctest.Wait()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestIdleReaderUsesAtMost200Bytes(t *testing.T) {
@@ -22,7 +23,7 @@ func TestIdleReaderUsesAtMost200Bytes(t *testing.T) {
 		goroutines := runtime.NumGoroutine()
 		before := heapInUse()
 		for i := range readers {
-			readers[i], _ = l.Join(Interest[int]{Eval: eval, Wake: wake})
+			readers[i], _ = l.Join(Interest[int]{Eval: eval, Wake: xsync.WakeFunc(wake)})
 		}
 		if each := int(heapInUse()-before) / n; each > 200 {
 			t.Errorf("an idle reader uses %d bytes, want at most 200", each)
@@ -51,11 +52,11 @@ func BenchmarkDeliverToTenThousandReaders(b *testing.B) {
 			var got atomic.Int64
 			for i := range 10_000 {
 				var r *Reader[int]
-				r, _ = l.Join(Interest[int]{Key: key(i % groups), Eval: eval, Wake: func() {
+				r, _ = l.Join(Interest[int]{Key: key(i % groups), Eval: eval, Wake: xsync.WakeFunc(func() {
 					if item, err := r.Next(); item.Payload != nil && err == nil {
 						got.Add(1)
 					}
-				}})
+				})})
 			}
 			b.ReportAllocs()
 			for n := 1; b.Loop(); n++ {

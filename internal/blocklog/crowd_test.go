@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Readers on their own goroutines join, read and leave while blocks arrive and the source fails. They do not wait for
@@ -79,12 +80,12 @@ func TestCloseEndsConcurrentReadersAtTheirPositions(t *testing.T) {
 			for i := range 8 {
 				step := 1 + i%3
 				ready := make(chan struct{}, 1)
-				r, _ := l.Join(Interest[int]{Key: key(step), Eval: every(step), Wake: func() {
+				r, _ := l.Join(Interest[int]{Key: key(step), Eval: every(step), Wake: xsync.WakeFunc(func() {
 					select {
 					case ready <- struct{}{}:
 					default:
 					}
-				}})
+				})})
 				readers.Go(func() {
 					var got []int
 					for {
@@ -125,12 +126,12 @@ func readSome(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) {
 		after = &cursor
 	}
 	ready := make(chan struct{}, 1)
-	r, err := l.Join(Interest[int]{Key: key(step), After: after, Eval: every(step), Wake: func() {
+	r, err := l.Join(Interest[int]{Key: key(step), After: after, Eval: every(step), Wake: xsync.WakeFunc(func() {
 		select {
 		case ready <- struct{}{}:
 		default:
 		}
-	}})
+	})})
 	if err != nil {
 		t.Error(err)
 		return

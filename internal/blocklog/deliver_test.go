@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Each of many groups receives every block once and in order. If Eval panics for one group, only this group ends.
@@ -33,12 +35,12 @@ func TestBlockIsEvaluatedForGroupsInParallel(t *testing.T) {
 					}
 					return fmt.Append(nil, b)
 				},
-				Wake: func() {
+				Wake: xsync.WakeFunc(func() {
 					item, err := readers[i].Next()
 					for ; err == nil && item.Payload != nil; item, err = readers[i].Next() {
 						got[i] = append(got[i], string(item.Payload))
 					}
-				},
+				}),
 			})
 			if err != nil {
 				t.Fatal(err)

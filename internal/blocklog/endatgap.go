@@ -1,5 +1,7 @@
 package blocklog
 
+import "github.com/chaingql/chaingql/internal/xsync"
+
 // endAtGap ends the readers of the group that a gap affects with ErrGap, and returns their number. cursor is the
 // position before the gap. A reader ends at the cursor, or at its own position if that is earlier.
 //
@@ -13,8 +15,8 @@ package blocklog
 // number is the gap's number, and permanent is its number among the permanent gaps. The caller must hold the log's
 // lock.
 func (g *shareGroup[B]) endAtGap(
-	cursor, until string, number, permanent uint32, delivered position, wakes []func(),
-) (int, []func()) {
+	cursor, until string, number, permanent uint32, delivered position, wakes []xsync.Waker,
+) (int, []xsync.Waker) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ended := 0
@@ -23,7 +25,7 @@ func (g *shareGroup[B]) endAtGap(
 			r.at.next == catchingUp && r.at.cursor <= cursor {
 			continue
 		}
-		r.log.cancelWait(r)
+		g.log.cancelWait(r)
 		r.discardSearch()
 		unaffected := r.at.next == catchingUp && r.lastReturned <= cursor
 		if g.fall(r, max(min(cursor, g.reached(r, delivered).cursor), r.start)); !unaffected {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // readerPastGap returns a reader that matches blocks of the base chain. It is catching up and has passed the place of
@@ -23,7 +25,7 @@ func readerPastGap(t *testing.T) (*shardSource, *Log[shardBlock], *Reader[shardB
 	}
 	synctest.Wait()
 	i := blocksOf(0)
-	i.Wake = func() {}
+	i.Wake = xsync.WakeFunc(func() {})
 	r := joinAt(t, l, i, 2)
 	for r.Cursor() < cursorOf(60) {
 		if got, err := takeAll(r); err != nil || len(got) > 0 {

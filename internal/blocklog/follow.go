@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A Source provides the blocks. The context that its functions receive is canceled by [Log.Close] at the latest; they
@@ -287,7 +288,7 @@ func (l *Log[B]) deliverAll(b B, before position, v *view[B]) {
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(func() {
-			var wakes []func()
+			var wakes []xsync.Waker
 			for i := int(next.Add(1)) - 1; i < len(l.delivering); i = int(next.Add(1)) - 1 {
 				wakes = l.deliver(l.delivering[i], b, before, v, wakes)
 			}
@@ -298,7 +299,7 @@ func (l *Log[B]) deliverAll(b B, before position, v *view[B]) {
 
 // deliver evaluates b, the newest block of v, for group g. before is the position before b. If b matches, deliver calls
 // the wake functions of the group's readers. It returns wakes as an empty slice for reuse.
-func (l *Log[B]) deliver(g *shareGroup[B], b B, before position, v *view[B], wakes []func()) []func() {
+func (l *Log[B]) deliver(g *shareGroup[B], b B, before position, v *view[B], wakes []xsync.Waker) []xsync.Waker {
 	payload, err := g.evaluate(b)
 	switch {
 	case err != nil:

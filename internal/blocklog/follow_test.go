@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // scripted returns a source whose Follow plays one step per call. After the last step, Follow waits for the end of its
@@ -190,7 +192,7 @@ func TestLostHistoryEndsReadersAndLogContinuesAfterNewestBlock(t *testing.T) {
 		c := newChain(10)
 		l := open(t, c, Options[int]{})
 		woken := 0
-		idle, _ := l.Join(Interest[int]{Key: "idle", Eval: every(1000), Wake: func() { woken++ }})
+		idle, _ := l.Join(Interest[int]{Key: "idle", Eval: every(1000), Wake: xsync.WakeFunc(func() { woken++ })})
 		slow := join(t, l, 1)
 		synctest.Wait()
 		c.grow(100) // more than a group keeps

@@ -1,6 +1,10 @@
 package blocklog
 
-import "container/heap"
+import (
+	"container/heap"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
 
 // addFuture registers a page with a cursor after the newest block. When the log reaches that cursor, wakeReached
 // handles the page.
@@ -13,7 +17,7 @@ func (l *Log[B]) addFuture(p *page[B]) {
 // wakeReached handles the pages with a cursor that the newest block has reached. If the source had no blocks after the
 // cursor of a page, the page is read again. For readers that can become live now, it appends their wake functions to
 // wakes.
-func (l *Log[B]) wakeReached(wakes []func()) []func() {
+func (l *Log[B]) wakeReached(wakes []xsync.Waker) []xsync.Waker {
 	newest := l.view.Load().newest.cursor
 	for l.future.Len() > 0 && l.future.pages[0].after <= newest {
 		wakes = l.wakeOrRead(heap.Pop(&l.future).(*page[B]), wakes)
@@ -23,7 +27,7 @@ func (l *Log[B]) wakeReached(wakes []func()) []func() {
 
 // wakeAllReached handles all pages as wakeReached does. It is needed after a change of the window that does not append
 // a block, because then the cursor of any page may be in the window.
-func (l *Log[B]) wakeAllReached(wakes []func()) []func() {
+func (l *Log[B]) wakeAllReached(wakes []xsync.Waker) []xsync.Waker {
 	l.future.pages = nil
 	for _, p := range l.pages {
 		p.inFuture = 0
@@ -33,7 +37,7 @@ func (l *Log[B]) wakeAllReached(wakes []func()) []func() {
 	return wakes
 }
 
-func (l *Log[B]) wakeOrRead(p *page[B], wakes []func()) []func() {
+func (l *Log[B]) wakeOrRead(p *page[B], wakes []xsync.Waker) []xsync.Waker {
 	switch {
 	case l.covers(p.after, p.state == pageParked):
 		wakes = p.wakes(wakes)

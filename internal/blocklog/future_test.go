@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // deliveryTime returns the time that it takes to accept the given number of blocks while the given number of pages
@@ -54,7 +56,8 @@ func TestReaderJoinsAtAParkedPageThatTheLogHasReached(t *testing.T) {
 		after := between(12) // no block in the window has this cursor
 		joined := func() (*Reader[int], *int) {
 			wakes := new(int)
-			r, err := l.Join(Interest[int]{Key: "all", After: &after, Eval: every(1), Wake: func() { *wakes++ }})
+			wake := xsync.WakeFunc(func() { *wakes++ })
+			r, err := l.Join(Interest[int]{Key: "all", After: &after, Eval: every(1), Wake: wake})
 			if err != nil {
 				t.Fatal(err)
 			}

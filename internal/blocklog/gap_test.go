@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestPermanentGapEndsOnlyAffectedReaders(t *testing.T) {
@@ -90,11 +92,11 @@ func TestReaderResumedBeforeAPermanentGapReadsTheSource(t *testing.T) {
 		var again *Reader[shardBlock]
 		i := blocksOf()
 		i.Key = "at once"
-		i.Wake = func() {
+		i.Wake = xsync.WakeFunc(func() {
 			if again == nil {
 				again = joinAt(t, l, blocksOf(), 2)
 			}
-		}
+		})
 		joinAt(t, l, i)
 		f.lacks[3] = true
 		f.growSkipped([]int{3}, master(3), master(4))

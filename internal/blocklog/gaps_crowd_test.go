@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Readers on their own goroutines read a chain while other readers join and leave. All gaps of the chain are repaired,
@@ -104,12 +105,12 @@ func TestRepairEndsWhileClientsKeepSubscribing(t *testing.T) {
 func readAndResume(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) {
 	interest := []Interest[shardBlock]{blocksOf(), blocksOf(-1), blocksOf(0), blocksOf(0, 1)}[rnd.IntN(4)]
 	ready := make(chan struct{}, 1)
-	interest.Wake = func() {
+	interest.Wake = xsync.WakeFunc(func() {
 		select {
 		case ready <- struct{}{}:
 		default:
 		}
-	}
+	})
 	f.mu.Lock()
 	start := cursorOf(max(1, len(f.all)-rnd.IntN(200)))
 	f.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A modelClient is a client that reads a chain with gaps, and joins again after each reported gap.
@@ -39,7 +40,7 @@ func newModelClient(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.
 		interests = append(interests, i)
 	}
 	c := &modelClient{interest: interests[rnd.IntN(len(interests))], ready: new(atomic.Bool)}
-	c.interest.Wake = func() { c.ready.Store(true) }
+	c.interest.Wake = xsync.WakeFunc(func() { c.ready.Store(true) })
 	var after *string
 	c.start = l.Window().last()
 	if !l.positioned || rnd.IntN(2) == 0 {

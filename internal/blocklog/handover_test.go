@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // Readers join at cursors before, at and after a block while this block is in the window and is being delivered to the
@@ -148,7 +150,7 @@ func TestWaitingReaderBecomesLiveWhenTheLogHasAPosition(t *testing.T) {
 		time.Sleep(time.Minute)
 		woken := 0
 		at := cursorOf(10)
-		r, _ := l.Join(Interest[int]{Key: key(1), After: &at, Eval: every(1), Wake: func() { woken++ }})
+		r, _ := l.Join(Interest[int]{Key: key(1), After: &at, Eval: every(1), Wake: xsync.WakeFunc(func() { woken++ })})
 		expectAll(t, r) // the source has no block after the cursor and is not called again for an hour
 		c.fail(nil)
 		time.Sleep(59 * time.Minute)

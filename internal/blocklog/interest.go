@@ -1,5 +1,7 @@
 package blocklog
 
+import "github.com/chaingql/chaingql/internal/xsync"
+
 // An Interest describes the blocks that a Reader needs.
 type Interest[B any] struct {
 	// Key identifies Eval and Concerns: Readers with equal keys must have functions that return equal results. Each
@@ -35,7 +37,7 @@ type Interest[B any] struct {
 	// next block for all Readers. The Wake functions of different Readers may run concurrently.
 	//
 	// If After is set, blocks may be available from the start: call Next once without waiting for Wake.
-	Wake func()
+	Wake xsync.Waker
 
 	// Reader, if not nil, is the memory for the Reader that Join returns. The caller must not use it for another one.
 	Reader *Reader[B]

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // These constants are the default values of the fields of [Options] with the same names.
@@ -127,7 +129,7 @@ type Log[B any] struct {
 
 	// Only run's goroutine uses these fields. It reuses delivering and wakes to deliver without allocating.
 	delivering   []*shareGroup[B]
-	wakes        []func()
+	wakes        []xsync.Waker
 	startCursor  string // the newest cursor when the log started; heads may lack shards without a block after it
 	recentCalled bool   // Recent has been called before
 	gone         bool   // Follow has reported that the log's position is gone, and has yielded no new block since
@@ -251,8 +253,8 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	newest := l.view.Load().newest
 	g := l.byKey[i.Key]
 	if g == nil {
-		g = &shareGroup[B]{key: i.Key, eval: i.Eval, concerns: i.Concerns, slot: len(l.groups)}
-		g.keep, g.kept, g.matched = min(groupItems, l.opts.Window), &l.kept, newest.next
+		g = &shareGroup[B]{log: l, key: i.Key, eval: i.Eval, concerns: i.Concerns, slot: len(l.groups)}
+		g.keep, g.matched = min(groupItems, l.opts.Window), newest.next
 		l.byKey[i.Key] = g
 		l.groups = append(l.groups, g)
 	}
@@ -260,7 +262,7 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	if r == nil {
 		r = new(Reader[B])
 	}
-	*r = Reader[B]{log: l, group: g, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil}
+	*r = Reader[B]{group: g, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil}
 	if r.from = newest.cursor; i.After != nil {
 		r.from, r.at, r.start, r.lastReturned = *i.After, position{catchingUp, *i.After}, "", *i.After
 		r.reportedGap, r.reportedPermanent = i.Reported.newest(), i.Reported.permanent()

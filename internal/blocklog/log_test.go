@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestMain(m *testing.M) { testkit.RunWithoutLeaks(m, 5*time.Second) }
@@ -180,7 +181,7 @@ func TestCloseEndsReadersAndWaitsForFollow(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
 		woken := 0
-		idle, _ := l.Join(Interest[int]{Key: "idle", Eval: every(100), Wake: func() { woken++ }})
+		idle, _ := l.Join(Interest[int]{Key: "idle", Eval: every(100), Wake: xsync.WakeFunc(func() { woken++ })})
 		slow := join(t, l, 1)
 		synctest.Wait()
 		c.grow(3)
@@ -269,7 +270,7 @@ func TestBlockBeingDeliveredDuringCloseIsNotReturned(t *testing.T) {
 				t.Errorf("Close returned %v, want the context's error", err)
 			}
 			return every(1)(b)
-		}, Wake: func() { woken++ }})
+		}, Wake: xsync.WakeFunc(func() { woken++ })})
 		synctest.Wait()
 		c.grow(3)
 		synctest.Wait()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // modelReader is a reader with the blocks that it has received. It reads only after it was woken.
@@ -48,7 +49,7 @@ func joinModelReader(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *model
 		after = &cursor
 	}
 	var err error
-	wake := func() { m.ready.Store(true) }
+	wake := xsync.WakeFunc(func() { m.ready.Store(true) })
 	m.Reader, err = l.Join(Interest[int]{Key: key(m.every), After: after, Eval: every(m.every), Wake: wake})
 	if err != nil {
 		t.Fatal(err)

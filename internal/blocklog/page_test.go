@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestPrunedCursorEndsReaderBeforeAnyItem(t *testing.T) {
@@ -21,7 +23,7 @@ func TestPrunedCursorEndsReaderBeforeAnyItem(t *testing.T) {
 		c.grow(20)
 		synctest.Wait()
 		for _, after := range []string{"", cursorOf(48), "1st", "foreign"} {
-			r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { woken++ }})
+			r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: xsync.WakeFunc(func() { woken++ })})
 			expectLost(t, r, after)
 			expectLost(t, r, after) // a second Next returns the same error
 			r.Close()
@@ -171,7 +173,7 @@ func TestReadersAtOneCursorShareEachPage(t *testing.T) {
 		cursor := cursorOf(20)
 		for i := range readers {
 			n := i%10 + 1
-			wake := func() { woken <- i }
+			wake := xsync.WakeFunc(func() { woken <- i })
 			readers[i], _ = l.Join(Interest[int]{Key: key(n), After: &cursor, Eval: every(n), Wake: wake})
 			woken <- i
 		}
@@ -289,7 +291,7 @@ func TestCloseWaitsOnlyForPagesBeingRead(t *testing.T) {
 		var readers []*Reader[int]
 		for i := range 20 { // four are queued
 			cursor := cursorOf(i + 1)
-			r, _ := l.Join(Interest[int]{After: &cursor, Eval: every(1), Wake: func() { woken++ }})
+			r, _ := l.Join(Interest[int]{After: &cursor, Eval: every(1), Wake: xsync.WakeFunc(func() { woken++ })})
 			expect(t, r)
 			readers = append(readers, r)
 		}

@@ -171,8 +171,8 @@ func (r *Reader[B]) concernedBy(g pageGap) bool {
 func (r *Reader[B]) endWithGap(cursor string, number uint32) {
 	r.group.fall(r, max(min(cursor, r.at.cursor), r.start))
 	r.lost = ErrGap
-	r.reportedGap, r.reportedPermanent = r.log.gaps.Load(), max(r.reportedPermanent, number)
-	r.log.pageEnd.Add(1)
+	r.reportedGap, r.reportedPermanent = r.group.log.gaps.Load(), max(r.reportedPermanent, number)
+	r.group.log.pageEnd.Add(1)
 }
 
 // awaitMissing schedules another read of a page if a gap in it has not been reported to all waiting readers. It reports

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // enqueue queues a page to be read.
@@ -106,7 +107,7 @@ func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
 
 // finishRead handles the result of reading a page, and returns the wake functions of the readers that wait for the
 // page.
-func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (wakes []func()) {
+func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (wakes []xsync.Waker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reading--
@@ -145,7 +146,7 @@ func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (w
 	return p.wakes(nil)
 }
 
-func (p *page[B]) wakes(wakes []func()) []func() {
+func (p *page[B]) wakes(wakes []xsync.Waker) []xsync.Waker {
 	for r := range p.waiting {
 		wakes = r.appendWake(wakes)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // ErrNoPosition is the cause of a [Lost] if a Reader joined without a cursor while the Log did not know its position in
@@ -147,7 +149,7 @@ func (l *Log[B]) endUnpositioned() {
 	l.callWakes()
 }
 
-func (g *shareGroup[B]) endUnpositioned(wakes []func()) []func() {
+func (g *shareGroup[B]) endUnpositioned(wakes []xsync.Waker) []xsync.Waker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, r := range g.members {

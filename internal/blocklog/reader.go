@@ -3,6 +3,8 @@ package blocklog
 import (
 	"errors"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // An Item is the result of the evaluation of one block for a Reader.
@@ -47,9 +49,8 @@ const (
 
 // A Reader is a position in a [Log]. Calls of Next must not be concurrent; all other methods may be called at any time.
 type Reader[B any] struct {
-	log   *Log[B]
 	group *shareGroup[B]
-	wake  func()
+	wake  xsync.Waker
 
 	// The group's lock guards these fields. Those that each block needs come first, so that few cache lines are loaded.
 	at                position // the reader has read every match before it; at.next is catchingUp if it is not live
@@ -93,14 +94,14 @@ func (r *Reader[B]) Next() (Item, error) {
 			return Item{}, ErrClosed
 		case r.lost != nil:
 			return Item{}, &Lost{Cursor: at.cursor, Err: r.lost}
-		case r.log.ctx.Err() != nil:
+		case g.log.ctx.Err() != nil:
 			return Item{}, ErrClosed
 		case at.next >= g.matched && g.err != nil:
 			return Item{}, &Lost{Cursor: g.reached(r, g.ended).cursor, Err: g.err}
 		case at.next == catchingUp && (r.catchUp == nil || len(r.catchUp.entries) == 0):
 			r.moved = false
 			g.mu.Unlock()
-			more, err := r.log.seek(r)
+			more, err := g.log.seek(r)
 			g.mu.Lock()
 			if !more {
 				return Item{Searching: err == nil}, err
@@ -137,7 +138,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		}
 		if r.wake != nil && (r.at.next != catchingUp || r.catchUp != nil && len(r.catchUp.entries) > 0) {
 			g.mu.Unlock()
-			r.wake() // the caller may serve other readers before it calls Next again
+			r.wake.Wake() // the caller may serve other readers before it calls Next again
 			g.mu.Lock()
 			return Item{Searching: true}, nil
 		}
@@ -160,7 +161,7 @@ func (r *Reader[B]) search(catchUp *stored[B], at position, since uint64) (Item,
 // does not keep the matches of these blocks for the reader. If the reader's next block has left the window, reread
 // returns a position with which the reader catches up.
 func (r *Reader[B]) reread(at position, end uint64) (Item, position, error) {
-	v := r.log.view.Load()
+	v := r.group.log.view.Load()
 	if at.next < v.base.next {
 		return Item{}, position{catchingUp, at.cursor}, nil
 	}
@@ -183,14 +184,14 @@ func (r *Reader[B]) reread(at position, end uint64) (Item, position, error) {
 func (r *Reader[B]) evaluate(e entry[B], at position) ([]byte, error) {
 	payload, err := r.group.evaluate(e.block)
 	if err != nil {
-		r.log.logPanic("block evaluation panicked; its subscriptions end", err, e.cursor)
+		r.group.log.logPanic("block evaluation panicked; its subscriptions end", err, e.cursor)
 		return nil, &Lost{Cursor: at.cursor, Err: err}
 	}
 	return payload, nil
 }
 
 // appendWake appends the reader's wake function to wakes, if it has one.
-func (r *Reader[B]) appendWake(wakes []func()) []func() {
+func (r *Reader[B]) appendWake(wakes []xsync.Waker) []xsync.Waker {
 	if r.wake == nil {
 		return wakes
 	}
@@ -204,9 +205,9 @@ func (r *Reader[B]) appendWake(wakes []func()) []func() {
 // source has returned its newest block.
 func (r *Reader[B]) Cursor() string {
 	// Read l.delivered first: the group then contains every match up to that position when its lock is acquired.
-	r.log.mu.Lock()
-	delivered := r.log.delivered
-	r.log.mu.Unlock()
+	r.group.log.mu.Lock()
+	delivered := r.group.log.delivered
+	r.group.log.mu.Unlock()
 	g := r.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -231,7 +232,7 @@ func (r *Reader[B]) ReportedGaps(cursor string) ReportedGaps {
 // Close ends the Reader: Next returns ErrClosed. The Log continues for other Readers. Further calls of Close have no
 // effect.
 func (r *Reader[B]) Close() {
-	l := r.log
+	l := r.group.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancelWait(r)

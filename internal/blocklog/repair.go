@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 const (
@@ -338,7 +339,7 @@ func (l *Log[B]) endAffected(workchain int32, after, cursor string) (ended int) 
 
 // renumber makes all live readers of the group catch up from their positions, because the blocks of the window have new
 // numbers. next is the number of the next block.
-func (g *shareGroup[B]) renumber(next uint64, delivered position, wakes []func()) []func() {
+func (g *shareGroup[B]) renumber(next uint64, delivered position, wakes []xsync.Waker) []xsync.Waker {
 	wakes = g.fallAll(delivered, wakes)
 	g.mu.Lock()
 	defer g.mu.Unlock()

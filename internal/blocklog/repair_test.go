@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func master(seqNo uint32) Place { return Place{-1, wholeShard, seqNo} }
@@ -63,7 +65,7 @@ func TestLateGapEndsOnlyReadersOfLaterBlocks(t *testing.T) {
 		masters, bases, all := joinAt(t, l, blocksOf(-1)), joinAt(t, l, blocksOf(0)), joinAt(t, l, blocksOf())
 		slow, both := joinAt(t, l, blocksOf()), joinAt(t, l, blocksOf(0, -1))
 		i := blocksOf(1)
-		i.Wake = func() { wakes++ }
+		i.Wake = xsync.WakeFunc(func() { wakes++ })
 		others := joinAt(t, l, i)
 		f.growSkipped([]int{4}, base(2), master(2), master(3), other(2))
 		synctest.Wait()

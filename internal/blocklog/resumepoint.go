@@ -37,7 +37,7 @@ func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
 // does not receive ErrGap for the gap again.
 func (r *Reader[B]) ResumePoint() (cursor string, gaps ReportedGaps, err error) {
 	cursor = r.Cursor()
-	open := *r.log.openGaps.Load() // read before r.lost, which is set when the search ends
+	open := *r.group.log.openGaps.Load() // read before r.lost, which is set when the search ends
 	g := r.group
 	g.mu.Lock()
 	at, returned, start, gap, closed := r.at, r.lastReturned, r.start, r.lost == ErrGap, r.slot < 0

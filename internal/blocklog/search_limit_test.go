@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A reader with many blocks to evaluate must not block a goroutine that serves many readers for a long time.
@@ -19,7 +21,7 @@ func TestNextEvaluatesALimitedNumberOfBlocks(t *testing.T) {
 		synctest.Wait()
 		i, after := blocksOf(0), cursorOf(1)
 		eval, evaluated, woken := i.Eval, 0, false
-		i.After, i.Wake = &after, func() { woken = true }
+		i.After, i.Wake = &after, xsync.WakeFunc(func() { woken = true })
 		i.Eval = func(p shardBlock) []byte {
 			evaluated++
 			return eval(p)

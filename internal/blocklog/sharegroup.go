@@ -4,10 +4,10 @@ import (
 	"slices"
 	"sort"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // These constants limit the payloads that a shareGroup keeps for readers that are slightly slower than the stream. In
@@ -21,12 +21,12 @@ const (
 
 // A shareGroup contains all readers with equal keys, which share one evaluation of each block.
 type shareGroup[B any] struct {
+	log      *Log[B]
 	key      string
 	eval     func(B) []byte
 	concerns func(workchain int32) bool
-	keep     int           // maximum number of items
-	kept     *atomic.Int64 // size of the items of all groups, in bytes
-	slot     int           // index in the log's groups; guarded by the log's lock
+	keep     int // maximum number of items
+	slot     int // index in the log's groups; guarded by the log's lock
 
 	mu      sync.Mutex
 	members []*Reader[B]
@@ -77,7 +77,9 @@ func (g *shareGroup[B]) add(r *Reader[B]) {
 // put keeps a payload for the live readers that have not passed its block, and appends their wake functions to wakes.
 // before and after are the positions around the block. If the group then exceeds its limits, put discards the oldest
 // payloads.
-func (g *shareGroup[B]) put(payload []byte, before, after position, arrived time.Time, wakes []func()) []func() {
+func (g *shareGroup[B]) put(
+	payload []byte, before, after position, arrived time.Time, wakes []xsync.Waker,
+) []xsync.Waker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
@@ -101,7 +103,7 @@ func (g *shareGroup[B]) put(payload []byte, before, after position, arrived time
 	m := match{before.next, unread, after.cursor, payload, arrived}
 	g.items = append(g.items, m)
 	g.bytes += m.size()
-	g.kept.Add(int64(m.size()))
+	g.log.kept.Add(int64(m.size()))
 	n, bytes := 0, g.bytes
 	for kept := len(g.items); kept > g.keep || kept > 1 && bytes > groupBytes; kept-- {
 		bytes -= g.items[n].size()
@@ -153,7 +155,7 @@ func (g *shareGroup[B]) drop(r *Reader[B], delivered position) (left int, was bo
 	g.release(r)
 	r.at = g.reached(r, delivered)
 	if r.at.next == catchingUp {
-		r.log.catchingUp.Add(-1)
+		g.log.catchingUp.Add(-1)
 	}
 	last := len(g.members) - 1
 	g.members[r.slot] = g.members[last]
@@ -179,7 +181,7 @@ func (g *shareGroup[B]) release(r *Reader[B]) {
 func (g *shareGroup[B]) fall(r *Reader[B], cursor string) {
 	if r.at.next != catchingUp {
 		g.release(r)
-		r.log.catchingUp.Add(1)
+		g.log.catchingUp.Add(1)
 	}
 	r.at = position{catchingUp, cursor}
 }
@@ -195,7 +197,7 @@ func (g *shareGroup[B]) move(r *Reader[B], at position) {
 }
 
 // fallAll makes all live readers of the group catch up from their positions, and appends their wake functions to wakes.
-func (g *shareGroup[B]) fallAll(delivered position, wakes []func()) []func() {
+func (g *shareGroup[B]) fallAll(delivered position, wakes []xsync.Waker) []xsync.Waker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, r := range g.members {
@@ -221,7 +223,7 @@ func (g *shareGroup[B]) reached(r *Reader[B], delivered position) position {
 }
 
 // end ends the group at a position, and appends the wake functions of its readers to wakes.
-func (g *shareGroup[B]) end(at position, err error, wakes []func()) []func() {
+func (g *shareGroup[B]) end(at position, err error, wakes []xsync.Waker) []xsync.Waker {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
@@ -248,7 +250,7 @@ func (g *shareGroup[B]) shift(n int) {
 	for i := range n {
 		size := g.items[i].size()
 		g.bytes -= size
-		g.kept.Add(-int64(size))
+		g.log.kept.Add(-int64(size))
 	}
 	g.items = slices.Delete(g.items, 0, n)
 	if len(g.items) == 0 && cap(g.items) > 4 {
@@ -266,12 +268,12 @@ func (g *shareGroup[B]) mayMatch(workchain int32) (may bool, err error) {
 // end ends all readers of g. Each of them receives its unread blocks before the position at, and then err. A reader
 // that joins later with the same key gets a new group. end appends the readers' wake functions to wakes; the caller
 // must call them after it has released l.mu.
-func (l *Log[B]) end(g *shareGroup[B], at position, err error, wakes []func()) []func() {
+func (l *Log[B]) end(g *shareGroup[B], at position, err error, wakes []xsync.Waker) []xsync.Waker {
 	l.remove(g)
 	return g.end(at, err, wakes)
 }
 
-func (l *Log[B]) endAll(err error, wakes []func()) []func() {
+func (l *Log[B]) endAll(err error, wakes []xsync.Waker) []xsync.Waker {
 	for len(l.groups) > 0 {
 		wakes = l.end(l.groups[len(l.groups)-1], l.delivered, err, wakes)
 	}
@@ -321,9 +323,9 @@ func (l *Log[B]) groupsExcept(known map[*shareGroup[B]]bool) (others []*shareGro
 }
 
 // callAll calls the wake functions. If one panics, the others are still called.
-func (l *Log[B]) callAll(wakes []func()) {
-	for _, wake := range wakes {
-		if err := guard.Run(wake); err != nil {
+func (l *Log[B]) callAll(wakes []xsync.Waker) {
+	for _, w := range wakes {
+		if err := guard.Run(w.Wake); err != nil {
 			l.logPanic("wake function panicked; other subscriptions continue", err, "")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestSlowReaderCatchesUpFromTheWindow(t *testing.T) {
@@ -40,7 +41,7 @@ func TestLastIsTrueOnlyForTheNewestItem(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
 		wakes := 0
-		r, err := l.Join(Interest[int]{Key: "a", Eval: every(2), Wake: func() { wakes++ }})
+		r, err := l.Join(Interest[int]{Key: "a", Eval: every(2), Wake: xsync.WakeFunc(func() { wakes++ })})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +135,8 @@ func TestReadersAreWokenOnlyForMatches(t *testing.T) {
 		l := open(t, c, Options[int]{})
 		woken := map[int]int{}
 		for _, n := range []int{1, 5, 100} {
-			if _, err := l.Join(Interest[int]{Key: key(n), Eval: every(n), Wake: func() { woken[n]++ }}); err != nil {
+			wake := xsync.WakeFunc(func() { woken[n]++ })
+			if _, err := l.Join(Interest[int]{Key: key(n), Eval: every(n), Wake: wake}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -153,14 +155,14 @@ func TestWakeMayCallNextCloseAndJoin(t *testing.T) {
 		l := open(t, c, Options[int]{})
 		var r, joined *Reader[int]
 		var got []int
-		r, _ = l.Join(Interest[int]{Key: key(1), Eval: every(1), Wake: func() {
+		r, _ = l.Join(Interest[int]{Key: key(1), Eval: every(1), Wake: xsync.WakeFunc(func() {
 			ready, _ := read(t, r)
 			got = append(got, ready...)
 			if len(got) == 3 {
 				r.Close()
 				joined = join(t, l, 1)
 			}
-		}})
+		})})
 		synctest.Wait()
 		c.grow(5)
 		synctest.Wait()
@@ -177,9 +179,9 @@ func TestPanickingWakeDoesNotAffectOtherReaders(t *testing.T) {
 		logger, text := logged()
 		l := open(t, c, Options[int]{Logger: logger})
 		woken := 0
-		l.Join(Interest[int]{Eval: every(1), Wake: func() { panic("boom") }})
-		r, _ := l.Join(Interest[int]{Eval: every(1), Wake: func() { woken++ }})
-		l.Join(Interest[int]{Key: "other", Eval: every(1), Wake: func() { woken++ }})
+		l.Join(Interest[int]{Eval: every(1), Wake: xsync.WakeFunc(func() { panic("boom") })})
+		r, _ := l.Join(Interest[int]{Eval: every(1), Wake: xsync.WakeFunc(func() { woken++ })})
+		l.Join(Interest[int]{Key: "other", Eval: every(1), Wake: xsync.WakeFunc(func() { woken++ })})
 		synctest.Wait()
 		c.grow(2)
 		synctest.Wait()
@@ -207,7 +209,7 @@ func TestPanickingLoggerDoesNotStopBlocks(t *testing.T) {
 		time.Sleep(time.Minute)
 		c.fail(nil)
 		time.Sleep(time.Minute)
-		l.Join(Interest[int]{Eval: every(1), Wake: func() { panic("boom") }})
+		l.Join(Interest[int]{Eval: every(1), Wake: xsync.WakeFunc(func() { panic("boom") })})
 		r, other := join(t, l, 1), join(t, l, 2)
 		c.grow(4)
 		synctest.Wait()
@@ -228,7 +230,7 @@ func TestEvalPanicOnNewBlockEndsOnlyReadersWithItsKey(t *testing.T) {
 			}
 			return every(2)(b)
 		}
-		r, _ := l.Join(Interest[int]{Key: "bad", Eval: eval, Wake: func() { woken++ }})
+		r, _ := l.Join(Interest[int]{Key: "bad", Eval: eval, Wake: xsync.WakeFunc(func() { woken++ })})
 		other := join(t, l, 2)
 		synctest.Wait()
 		c.grow(8)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 func TestLogStartsWithTheNewestStoredBlocksInItsWindow(t *testing.T) {
@@ -247,7 +249,8 @@ func TestWindowIsNotLiveBeforeItReachesBlocksOfPages(t *testing.T) {
 		synctest.Wait()
 		after := cursorOf(20)
 		live := true
-		r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: func() { live = l.Window().Live }})
+		wake := xsync.WakeFunc(func() { live = l.Window().Live })
+		r, _ := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: wake})
 		if item, err := r.Next(); item.Payload != nil || err != nil {
 			t.Fatalf("Next returned %+v and error %v, want nothing yet", item, err)
 		}
@@ -326,14 +329,14 @@ func TestBlockIsInTheWindowBeforeReadersAreWoken(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
 		n := 0
-		l.Join(Interest[int]{Eval: every(1), Wake: func() {
+		l.Join(Interest[int]{Eval: every(1), Wake: xsync.WakeFunc(func() {
 			if n++; n > 5 {
 				return // woken by Close
 			}
 			if w := l.Window(); len(w.Blocks) != n || !w.Live {
 				t.Errorf("wake %d saw window %+v, want %d blocks, live", n, w, n)
 			}
-		}})
+		})})
 		synctest.Wait()
 		c.grow(5)
 		synctest.Wait()

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // The benchmarks compare kinds of connections. A "TCP" connection is a *net.TCPConn, which supports non-blocking
@@ -43,7 +45,7 @@ func (*broadcastSession) Limit(string) {}
 func (*broadcastSession) Closed(error) {}
 
 func (bs *broadcastSession) Start(context.Context, []byte) (Operation, error) {
-	return Operation{Open: func(wake func()) (Stream, error) {
+	return Operation{Open: func(wake xsync.Waker) (Stream, error) {
 		v := &broadcastStream{wake: wake}
 		bs.mu.Lock()
 		defer bs.mu.Unlock()
@@ -54,7 +56,7 @@ func (bs *broadcastSession) Start(context.Context, []byte) (Operation, error) {
 
 // A broadcastStream returns the same payload as often as remaining says.
 type broadcastStream struct {
-	wake      func()
+	wake      xsync.Waker
 	remaining atomic.Int64
 }
 
@@ -160,7 +162,7 @@ func benchmarkBroadcast(b *testing.B, payloads int) {
 			for b.Loop() {
 				for _, v := range bs.streams {
 					v.remaining.Add(int64(payloads))
-					v.wake()
+					v.wake.Wake()
 				}
 				want += int64(payloads*benchPeers) * frame
 				for received.Load() < want {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // coder/websocket may respond to the peer's close frame at any time. Its response must not be written inside another
@@ -61,7 +63,7 @@ type endlessSession struct {
 }
 
 func (s endlessSession) Start(context.Context, []byte) (Operation, error) {
-	return Operation{Open: func(func()) (Stream, error) { return s.stream, nil }}, nil
+	return Operation{Open: func(xsync.Waker) (Stream, error) { return s.stream, nil }}, nil
 }
 
 func TestPeerCloseFrameIsAnsweredWhileServerSendsEndlessStream(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/chaingql/chaingql/internal/guard"
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // The functions below call the host's code: methods of a Session or a Stream, and functions of an Operation. Each of
@@ -47,7 +48,7 @@ func (c *conn) callStart(ctx context.Context, payload []byte) (o Operation, err 
 	return o, err
 }
 
-func (c *conn) callOpen(open func(wake func()) (Stream, error), wake func()) (s Stream, err error) {
+func (c *conn) callOpen(open func(xsync.Waker) (Stream, error), wake xsync.Waker) (s Stream, err error) {
 	defer c.recoverPanic("Operation.Open", &err)
 	if s, err = open(wake); err == nil && s == nil {
 		err = errors.New("gqlws: Operation.Open returned neither a Stream nor an error")

@@ -28,6 +28,7 @@ const (
 // opStarting.
 type operation struct {
 	// The fields that each payload of a Stream needs come first, so that few cache lines are loaded.
+	conn           *conn
 	stream         Stream // subscription: its Stream; query: a queryResult, set when Run has returned
 	phase          opPhase
 	query          bool
@@ -79,7 +80,7 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 		return
 	}
 
-	op := &operation{id: id, ctx: xsync.WithTimeout(c.sessionCtx, 0), expires: expiryOf(c.sessionCtx)}
+	op := &operation{conn: c, id: id, ctx: xsync.WithTimeout(c.sessionCtx, 0), expires: expiryOf(c.sessionCtx)}
 	o, err := c.callStart(op.ctx, payload)
 	if id.raw != nil {
 		op.id.raw = append(op.shortID[:0], id.raw...)
@@ -93,7 +94,7 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 			c.refuse(id, detail, "LIMIT_EXCEEDED")
 			return
 		}
-		op.stream, err = c.callOpen(o.Open, func() { c.wake(op) })
+		op.stream, err = c.callOpen(o.Open, op)
 	}
 	if err != nil {
 		op.ctx.Stop()
@@ -186,7 +187,10 @@ func (c *conn) queueNext(op *operation) {
 	c.scheduleWriter()
 }
 
-func (c *conn) wake(op *operation) {
+// Wake is called by the Stream of the operation. It implements xsync.Waker, because a function would be another object
+// whose memory is loaded for each payload.
+func (op *operation) Wake() {
+	c := op.conn
 	c.mu.Lock()
 	c.queueNext(op)
 	c.mu.Unlock()

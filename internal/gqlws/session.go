@@ -3,6 +3,8 @@ package gqlws
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A Session handles one connection. Its methods are called one at a time. While a method runs, no further message from
@@ -76,7 +78,7 @@ type Operation struct {
 	// already has MaxSubscriptions subscriptions, Open is not called. Errors of Open have the same effect as errors of
 	// Start. The wake function never blocks and may be called at any time and from any goroutine, even during Open,
 	// Next and Close.
-	Open func(wake func()) (Stream, error)
+	Open func(wake xsync.Waker) (Stream, error)
 }
 
 // A Stream is the source of one subscription. Next and Close are never called concurrently. No method is called after

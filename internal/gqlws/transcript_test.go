@@ -186,7 +186,7 @@ func (tr transcript) act(t *testing.T, ss *fakeSession, arg string) {
 		st.mu.Lock()
 		st.panicInCalls = true
 		st.mu.Unlock()
-		st.wake()
+		st.wake.Wake()
 	default:
 		t.Fatalf("unknown command %q", arg)
 	}

@@ -84,7 +84,7 @@ func TestWriterStartsBeforeAllConnectionsAreWoken(t *testing.T) {
 	eventually(ctx, t, func() bool { return st.countNextCalls() == 1 }) // after Open
 	st.push("1")
 	for range 4 * wakesPerYield { // the scheduler may continue this goroutine after the first yields
-		st.wake()
+		st.wake.Wake()
 	}
 	if st.countNextCalls() == 1 {
 		t.Error("no writer has started")
