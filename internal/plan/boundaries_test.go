@@ -330,3 +330,14 @@ func TestResponseWithReservationMayGrowUpToItsLimit(t *testing.T) {
 		}
 	}
 }
+
+func TestTextsAreCountedAsTheAllocatorRoundsThem(t *testing.T) {
+	counted, held := 0, 0
+	for n := 1; n < 64<<10; n += 1 + n/64 {
+		counted += textBytes(n)
+		held += cap(append([]byte(nil), make([]byte, n)...)) // append rounds up as the allocator does
+	}
+	if counted < held || counted > held*11/10 {
+		t.Errorf("counted %d bytes for texts that take %d, want at most a tenth more", counted, held)
+	}
+}

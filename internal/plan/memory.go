@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"math/bits"
 
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -34,8 +35,15 @@ const (
 	literalsBytes      = 48 // a literals without its values
 )
 
-// textBytes returns the memory that a string of n bytes takes.
-func textBytes(n int) int { return (n + 15) &^ 15 }
+// textBytes returns the memory that a string of n bytes takes. The sizes that the allocator uses are multiples of 16
+// bytes, and about a quarter of a power of two apart if they are larger than 512 bytes. Above 32 KiB, they are pages.
+func textBytes(n int) int {
+	step := 16
+	if n > 512 {
+		step = min(1<<(bits.Len(uint(n-1))-3), 8<<10)
+	}
+	return (n + step - 1) &^ (step - 1)
+}
 
 // sizeOf returns the memory of a coerced value, without the interface that holds it. If own is set, it counts the
 // names in objects. Otherwise, they belong to the schema.
