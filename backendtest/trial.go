@@ -7,11 +7,11 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/chaingql/chaingql"
-	"github.com/chaingql/chaingql/internal/guard"
 )
 
 // A report collects the first failures of a rule. Its methods may be called concurrently.
@@ -182,24 +182,34 @@ const (
 	mayDoEither outcome = ""
 )
 
+// A panicError is the value and the stack of a panic.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("%v\n%s", e.value, e.stack) }
+
 // promptly makes a call that must return within limit and with the wanted outcome, and
 // returns its error. what describes the call in messages.
 func (t *trial) promptly(limit time.Duration, what string, call func() error, want outcome) error {
 	back := make(chan error, 1)
 	go func() {
-		var err error
-		defer func() { back <- err }()
-		defer guard.Recover(&err)
-		err = call()
+		defer func() {
+			if p := recover(); p != nil {
+				back <- &panicError{p, debug.Stack()}
+			}
+		}()
+		back <- call()
 	}()
 	over, stop := within(limit)
 	defer stop()
 	select {
 	case err := <-back:
-		var p *guard.PanicError
+		var p *panicError
 		switch {
 		case errors.As(err, &p):
-			t.Fatalf("%s panicked: %v\n%s", what, p.Value, p.Stack)
+			t.Fatalf("%s panicked: %v", what, p)
 		case err != nil && want == mustSucceed:
 			t.Fatalf("%s failed: %v", what, err)
 		case err == nil && want == mustFail:
