@@ -287,8 +287,12 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 		if m == nil {
 			return nil, 0, nats.ErrConnectionClosed
 		}
-		switch status := m.Header.Get("Status"); status {
-		case "": // a message of the stream
+		status := m.Header.Get("Status")
+		if m.Header.Get("Nats-Stream") != "" { // a message of the stream, which may have been published with any header
+			status = ""
+		}
+		switch status {
+		case "":
 		case "404":
 			return nil, 0, nil
 		case "503":
@@ -308,7 +312,7 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 		if last, err = number(m, "Nats-Sequence"); err != nil {
 			return nil, 0, err
 		}
-		got = append(got, b.names.decode(last, m.Header.Get("Nats-Subject"), m.Data))
+		got = append(got, b.names.decode(last, added(m, "Nats-Subject"), m.Data))
 	}
 }
 
@@ -323,9 +327,19 @@ func before(m *nats.Msg) uint64 {
 }
 
 func number(m *nats.Msg, header string) (uint64, error) {
-	n, err := strconv.ParseUint(m.Header.Get(header), 10, 64)
+	n, err := strconv.ParseUint(added(m, header), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("invalid header %s: %w", header, err)
 	}
 	return n, nil
+}
+
+// added returns the value of a header that the server added to m. If m was published with a header of that name, the
+// server's value is the last one.
+func added(m *nats.Msg, header string) string {
+	values := m.Header.Values(header)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
 }

@@ -84,8 +84,9 @@ func (b *Backend) follow(
 		}
 		r.at = at
 	}
+	from := r.at.seq + 1
 	for idle := 0; ; {
-		stopped, err := r.read(ctx)
+		stopped, err := r.read(ctx, from)
 		if stopped {
 			return nil
 		}
@@ -96,6 +97,12 @@ func (b *Backend) follow(
 			return followError(ctx, err)
 		}
 		pause(ctx, pauseBetween)
+		// The next consumer begins after messages that cannot be decoded. One of them may have ended this consumer:
+		// nats.go takes an empty message that was published with a header Status for a response of the server.
+		if _, _, _, err := b.messageFrom(ctx, r.at.seq+1); err != nil {
+			return followError(ctx, err)
+		}
+		from = b.skipUpTo(maxSeq-1, r.at.seq+1)
 	}
 }
 
@@ -150,11 +157,11 @@ func followError(ctx context.Context, err error) error {
 // removed from the stream.
 var errSkipped = errors.New("the consumer did not deliver a message of the stream")
 
-// read creates a consumer and yields its blocks until the consumer fails or the caller stops
-// the iteration.
-func (r *reader) read(ctx context.Context) (stopped bool, err error) {
+// read creates a consumer that begins at the sequence number from, and yields its blocks until the consumer fails or
+// the caller stops the iteration.
+func (r *reader) read(ctx context.Context, from uint64) (stopped bool, err error) {
 	r.fresh = true
-	messages, stop, err := r.b.consume(ctx, r.at.seq+1)
+	messages, stop, err := r.b.consume(ctx, from)
 	if err != nil {
 		return false, err
 	}
@@ -170,9 +177,9 @@ func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	l := &linker{b: r.b, at: r.at, seen: r.at.seq}
+	l := &linker{b: r.b, at: r.at, seen: from - 1}
 	for due := uint64(0); ; {
-		from := l.seen
+		from = l.seen
 		stopped, err := r.listen(ctx, messages, l)
 		switch {
 		case stopped || err != nil:
