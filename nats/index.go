@@ -128,7 +128,7 @@ func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) 
 		return nil, false, failed("read the index", err)
 	}
 	n := &node{}
-	if err := json.Unmarshal(f.Message.Data, n); err != nil {
+	if err := json.Unmarshal(f.Message.Data, n); err != nil || n.Blocks == nil && n.Many == nil && n.Hashes == nil {
 		return nil, false, nil // a malformed node is treated as missing
 	}
 	b.nodes.put(subject, n, len(f.Message.Data))
