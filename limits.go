@@ -66,7 +66,8 @@ type Limits struct {
 	ResponseBytes int
 
 	// CacheBytes is the maximum memory for compiled documents. When it is full, the least recently used documents are
-	// evicted. If it is negative, no documents are kept, and persisted queries do not work. Default: 32 MiB.
+	// evicted, first those that were used only once. If it is negative, no documents are kept, and persisted queries do
+	// not work. Default: 32 MiB.
 	CacheBytes int
 
 	// MessageBytes is the maximum size of one message from a client on a socket. If a message is larger, the socket is

@@ -186,13 +186,17 @@ func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 	if op.kind == ast.Subscription {
 		b.measureVariables(valueOf)
 	}
+	var compiled *entry
 	if b.plan = op.plan; b.plan == nil {
-		if b.plan, errs = b.cache.planVariant(b, doc.text); errs != nil {
+		if b.plan, compiled, errs = b.cache.planVariant(b, doc.text); errs != nil {
 			return errs
 		}
 	}
 	if err := b.checkCost(); err != nil {
 		return Errors{err}
+	}
+	if compiled != nil {
+		b.cache.add(compiled)
 	}
 	return nil
 }

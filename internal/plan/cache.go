@@ -14,8 +14,8 @@ import (
 )
 
 // A Cache checks and compiles documents and keeps the compiled ones. If these take more memory than
-// Limits.CacheBytes, it evicts the least recently used. A document that was found again without a lookup counts as used
-// when it is to be evicted. It is safe for concurrent use.
+// Limits.CacheBytes, it evicts the least recently used of those that were not found again: see lru. A document that was
+// found again without a lookup counts as used when it is to be evicted. It is safe for concurrent use.
 type Cache struct {
 	schema *Schema
 	limits Limits
@@ -28,9 +28,9 @@ type Cache struct {
 	// mu guards the fields below.
 	mu sync.Mutex
 	// entries has each entry under its key and its aliases.
-	entries map[key]*list.Element
-	// documents and variants list the entries (*entry) of documents and of plans, the most recently used first.
-	documents, variants *list.List
+	entries map[key]*entry
+	// documents and variants list the entries of documents and of plans.
+	documents, variants lru
 	// bytes is the sum of the sizes of all entries and of their documents. variantBytes is the part of the plans.
 	bytes, variantBytes int
 	// recent has hashes of the texts that were last found by their fingerprint, and next is the index of the oldest.
@@ -67,6 +67,9 @@ type entry struct {
 	size    int // in bytes, without doc, which several entries may share
 
 	literals *literals // of a repeated text; otherwise nil
+
+	at    *list.Element // guarded by Cache.mu, like found
+	found bool          // the entry is in lru.found
 
 	evicted atomic.Bool
 	used    atomic.Bool // reuse has found the entry since evict has last seen it
@@ -117,7 +120,7 @@ func NewCache(
 		rules = slices.Concat(rules, []rule{noIntrospection})
 	}
 	return &Cache{schema: s, limits: limits.withDefaults(), rules: rules,
-		mask: mask, limitHit: limitHit, entries: map[key]*list.Element{}, documents: list.New(), variants: list.New()}
+		mask: mask, limitHit: limitHit, entries: map[key]*entry{}}
 }
 
 // Prepare returns an operation of a document with its coerced variables, ready to run. If the document is not
@@ -127,12 +130,15 @@ func (c *Cache) Prepare(text, operation string, variables map[string]any) (*Boun
 	b, errs := c.bindCached(text, operation, variables, true)
 	if b == nil {
 		b = &Bound{cache: c}
-		var doc *document
-		if doc, b.tree, errs = c.compileDocument(text); errs != nil {
+		var e *entry
+		if e, b.tree, errs = c.compileDocument(text); errs != nil {
 			return nil, errs
 		}
-		errs = b.bind(doc, operation, valuesOf(variables))
+		errs = b.bind(e.doc, operation, valuesOf(variables))
 		b.tree = nil
+		if len(errs) == 0 || !errs[0].tooExpensive() {
+			c.add(e)
+		}
 	}
 	if errs != nil {
 		return nil, errs
@@ -184,18 +190,26 @@ func (c *Cache) recoverPanic(errs *Errors) {
 	}
 }
 
-// load returns the compiled document with this text. If the document is not cached, load compiles it.
+// load returns the compiled document with this text. If the document is not cached, load compiles it. It does not count
+// as a use of the document.
 func (c *Cache) load(text string) (*document, Errors) {
-	if e := c.find(textKey(text)); e != nil {
+	c.mu.Lock()
+	e := c.entries[textKey(text)]
+	c.mu.Unlock()
+	if e != nil {
 		return e.doc, nil
 	}
-	doc, _, errs := c.compileDocument(text)
-	return doc, errs
+	e, _, errs := c.compileDocument(text)
+	if errs != nil {
+		return nil, errs
+	}
+	c.add(e)
+	return e.doc, nil
 }
 
-// compileDocument checks, compiles and caches a document. It also returns the syntax tree for the operations that it
-// has not compiled.
-func (c *Cache) compileDocument(text string) (doc *document, tree *ast.QueryDocument, errs Errors) {
+// compileDocument checks and compiles a document and returns its entry for the cache. It also returns the syntax tree
+// for the operations that it has not compiled.
+func (c *Cache) compileDocument(text string) (e *entry, tree *ast.QueryDocument, errs Errors) {
 	defer c.recoverPanic(&errs)
 	text = strings.Clone(text) // otherwise the document would keep the request body in memory
 	tree, independent, errs := c.parse(text)
@@ -206,15 +220,15 @@ func (c *Cache) compileDocument(text string) (doc *document, tree *ast.QueryDocu
 	if !independent || c.schema.selectsHosted(tree) || !s.parameterize([]byte(text)) {
 		s = parameterizer{}
 	}
-	if doc, errs = c.compileOperations(text, tree, s.placeholders); errs != nil {
+	doc, errs := c.compileOperations(text, tree, s.placeholders)
+	if errs != nil {
 		return nil, nil, errs
 	}
-	e := &entry{key: textKey(text), doc: doc, size: entryBytes + keyBytes}
+	e = &entry{key: textKey(text), doc: doc, size: entryBytes + keyBytes}
 	if doc.operations != nil && doc.operations[0].parameters != nil {
 		e.alias(key{byFingerprint, string(s.fingerprint)})
 	}
-	c.add(e)
-	return doc, tree, nil
+	return e, tree, nil
 }
 
 // alias adds a key under which the document of e can be found.
@@ -224,9 +238,10 @@ func (e *entry) alias(k key) {
 }
 
 // planVariant returns the plan of b for the values of the conditions, which are the variables that @skip and @include
-// use. If the plan is not cached, planVariant compiles it, unless b.cachedOnly is set. If b.tree is not set, it parses
-// the text again: the cache does not keep syntax trees, because most documents need no further plan.
-func (c *Cache) planVariant(b *Bound, text string) (plan *Plan, errs Errors) {
+// use. If the plan is not cached, planVariant compiles it, unless b.cachedOnly is set, and compiled is its entry for
+// the cache. If b.tree is not set, it parses the text again: the cache does not keep syntax trees, because most
+// documents need no further plan.
+func (c *Cache) planVariant(b *Bound, text string) (plan *Plan, compiled *entry, errs Errors) {
 	defer c.recoverPanic(&errs)
 	op, values, tree := b.op, b.variables, b.tree
 	id := append(make([]byte, 0, len(op.id)+1+len(op.conditions)), op.id...)
@@ -243,14 +258,14 @@ func (c *Cache) planVariant(b *Bound, text string) (plan *Plan, errs Errors) {
 	}
 	k := key{byConditions, string(id)}
 	if e := c.find(k); e != nil {
-		return e.plan, nil
+		return e.plan, nil, nil
 	}
 	if b.cachedOnly {
-		return nil, Errors{errNotCompiled}
+		return nil, nil, Errors{errNotCompiled}
 	}
 	if tree == nil {
 		if tree, _, errs = c.parse(text); errs != nil {
-			return nil, errs
+			return nil, nil, errs
 		}
 	}
 	on := make(map[string]any, len(op.conditions))
@@ -259,25 +274,13 @@ func (c *Cache) planVariant(b *Bound, text string) (plan *Plan, errs Errors) {
 	}
 	p, err := c.compile(tree, tree.Operations.ForName(op.name), op, on)
 	if err != nil {
-		return nil, Errors{err}
+		return nil, nil, Errors{err}
 	}
-	c.add(&entry{key: k, plan: p, size: entryBytes + keyBytes + p.size + textBytes(len(k.text))})
-	return p, nil
+	return p, &entry{key: k, plan: p, size: entryBytes + keyBytes + p.size + textBytes(len(k.text))}, nil
 }
 
 func (c *Cache) find(k key) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.touch(c.entries[k])
-}
-
-// touch marks the entry in el as the most recently used and returns it. If el is nil, touch returns nil. The caller
-// holds c.mu.
-func (c *Cache) touch(el *list.Element) *entry {
-	if el == nil {
-		return nil
-	}
-	e := el.Value.(*entry)
-	c.listOf(e).MoveToFront(el)
-	return e
 }

@@ -47,6 +47,7 @@ func TestPrepareCachedReturnsErrorsOfKnownDocuments(t *testing.T) {
 	if b, errs := c.PrepareCached(text, "", nil); b != nil || errs != nil {
 		t.Errorf("an unknown document: got %v and %v, want neither", b, errs)
 	}
+	c.Check(text) // caches the document
 	_, want := c.Prepare(text, "", nil)
 	b, errs := c.PrepareCached(text, "", nil)
 	if b != nil || len(want) == 0 || fmt.Sprint(errs) != fmt.Sprint(want) {
@@ -67,10 +68,12 @@ func BenchmarkFindOnAllProcessors(b *testing.B) {
 	})
 }
 
-// elements yields the elements of lists.
-func elements(lists ...*list.List) iter.Seq[*list.Element] {
+// lists yields the elements of all lists of entries.
+func (c *Cache) lists() iter.Seq[*list.Element] {
 	return func(yield func(*list.Element) bool) {
-		for _, l := range lists {
+		for _, l := range []*list.List{
+			&c.documents.once, &c.documents.found, &c.variants.once, &c.variants.found,
+		} {
 			for el := l.Front(); el != nil; el = el.Next() {
 				if !yield(el) {
 					return
@@ -78,6 +81,14 @@ func elements(lists ...*list.List) iter.Seq[*list.Element] {
 			}
 		}
 	}
+}
+
+// count returns the number of entries.
+func (c *Cache) count() (n int) {
+	for range c.lists() {
+		n++
+	}
+	return n
 }
 
 // A document with many conditions has a plan for each combination of their values, and a client can name the document

@@ -50,7 +50,7 @@ func TestOnlyOperationsThatRunAreCompiled(t *testing.T) {
 		if errs != nil {
 			t.Fatal(errs)
 		}
-		return b.plan, c.documents.Len() + c.variants.Len()
+		return b.plan, c.count()
 	}
 	a, cached := run("A")
 	if cached != 2 {
@@ -93,18 +93,29 @@ func TestCacheStaysWithinCacheBytes(t *testing.T) {
 	check := func(what string) {
 		t.Helper()
 		sum, keys, documents := 0, 0, map[*document]bool{}
-		for el := range elements(c.documents, c.variants) {
+		found, foundDocuments := 0, map[*document]bool{}
+		for el := range c.lists() {
 			e := el.Value.(*entry)
 			sum += e.size
 			if e.doc != nil && !documents[e.doc] {
 				documents[e.doc] = true
 				sum += e.doc.bytes
 			}
+			if e.found && e.doc != nil {
+				if found += e.size; !foundDocuments[e.doc] {
+					foundDocuments[e.doc] = true
+					found += e.doc.bytes
+				}
+			}
 			for _, k := range append(e.aliases, e.key) {
-				if keys++; c.entries[k] != el {
+				if keys++; c.entries[k] != e {
 					t.Errorf("%s: an entry is not in the map under one of its keys", what)
 				}
 			}
+		}
+		if most := limits.CacheBytes * 9 / 16; found != c.documents.foundBytes || found > most {
+			t.Errorf("%s: the entries that were found have %d bytes, but the cache counts %d, at most %d",
+				what, found, c.documents.foundBytes, most)
 		}
 		if sum != c.bytes || c.bytes > limits.CacheBytes || len(c.entries) != keys || c.bytes < limits.CacheBytes/2 {
 			t.Errorf("%s: the entries under %d keys have %d bytes, but the cache counts %d",
@@ -115,8 +126,18 @@ func TestCacheStaysWithinCacheBytes(t *testing.T) {
 		prepare(t, c, fmt.Sprintf("{a%d: int}", i), nil)
 	}
 	check("short documents")
+	for i := range 2000 {
+		prepare(t, c, fmt.Sprintf("{b%d: int}", i), nil)
+		prepare(t, c, fmt.Sprintf("{b%d: int}", i), nil)
+		c.Remember(fmt.Sprint("hash", i), fmt.Sprintf("{b%d: int}", i), false)
+	}
+	check("documents that were asked twice")
 	for i := range 4000 {
-		prepare(t, c, fmt.Sprintf(`{a%d: echo(i: %d, s: "%x")}`, i/2, i, i), nil)
+		text := fmt.Sprintf(`{a%d: echo(i: %d, s: "%x")}`, i/2, i, i)
+		prepare(t, c, text, nil)
+		for range i % 5 { // the third time, the cache keeps the literals
+			c.Find(new(Bound), []byte(text), "", nil)
+		}
 	}
 	check("documents with literals")
 	for i := range 100 {
@@ -250,6 +271,7 @@ func TestFindReusesItsLastEntryOnlyWhileItIsCached(t *testing.T) {
 	}
 	find("{a:int}")
 	for _, other := range []string{"g", "h", "i", "j", "k", "l"} { // a is passed over once
+		prepare(t, c, "{"+other+":int}", nil)
 		prepare(t, c, "{"+other+":int}", nil)
 	}
 	if find("{a:int}") {

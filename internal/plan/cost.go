@@ -97,6 +97,10 @@ func (b *Bound) tooExpensive(name, unit string, cost, limit int) *Error {
 	return err
 }
 
+// tooExpensive reports whether the error is one of checkCost. Documents and plans with such an error are not cached: a
+// short document can have a large plan, and is refused each time.
+func (e *Error) tooExpensive() bool { return e.Limit == "BackendCalls" || e.Limit == "QueryBlocks" }
+
 func (l *Limits) allow(c Cost) bool {
 	return (l.Calls <= 0 || c.Calls <= l.Calls) && (l.Blocks <= 0 || c.Blocks <= l.Blocks)
 }

@@ -16,7 +16,9 @@ type document struct {
 	operations []*operation
 	bytes      int // in memory
 
-	entries int // number of cache entries that have the document; guarded by Cache.mu
+	// entries and found are the numbers of cache entries that have the document, and of those in lru.found. Cache.mu
+	// guards them.
+	entries, found int
 }
 
 // An operation is a compiled operation. It does not keep the document's text and syntax tree in memory, because

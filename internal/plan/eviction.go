@@ -6,12 +6,27 @@ import "container/list"
 // it, short requests for one document with 16 conditions could evict all others.
 const variantsDivisor = 4
 
-// listOf returns the list that contains e.
-func (c *Cache) listOf(e *entry) *list.List {
+// An lru lists entries, each list with the most recently used first. Without the division, a flood of documents that
+// are used once would evict those that clients use all the time.
+type lru struct {
+	once  list.List // entries that were not found since they were added, and those that found had no room for
+	found list.List // entries that were found again; they evict each other only to once
+
+	foundBytes int // the sum of the sizes of the entries in found and of their documents
+}
+
+// foundDivisor is the divisor of an lru's memory for the part that only entries in once may use.
+const foundDivisor = 4
+
+func foundPart(bytes int) int { return bytes - bytes/foundDivisor }
+
+// lruOf returns the lru that contains e, and the maximum of its foundBytes.
+func (c *Cache) lruOf(e *entry) (l *lru, mostFound int) {
+	variants := c.limits.CacheBytes / variantsDivisor
 	if e.doc == nil {
-		return c.variants
+		return &c.variants, foundPart(variants)
 	}
-	return c.documents
+	return &c.documents, foundPart(c.limits.CacheBytes - variants)
 }
 
 func (c *Cache) add(e *entry) {
@@ -27,11 +42,12 @@ func (c *Cache) add(e *entry) {
 	if c.entries[e.key] != nil {
 		return // another request has added it in the meantime
 	}
-	el := c.listOf(e).PushFront(e)
-	c.entries[e.key] = el
+	l, _ := c.lruOf(e)
+	e.at = l.once.PushFront(e)
+	c.entries[e.key] = e
 	for _, k := range e.aliases {
 		if c.entries[k] == nil { // otherwise the key belongs to another document
-			c.entries[k] = el
+			c.entries[k] = e
 		}
 	}
 	c.bytes += e.size
@@ -51,32 +67,80 @@ func (e *entry) total() int {
 	return e.size + e.doc.bytes
 }
 
-// evict removes the least recently used entries until the others are within Limits.CacheBytes. The caller holds
-// c.mu.
-func (c *Cache) evict() {
-	for c.variantBytes > c.limits.CacheBytes/variantsDivisor {
-		c.remove(c.variants.Back())
+// touch marks e as found and as the most recently used, and returns it. e may be nil. The caller holds c.mu.
+func (c *Cache) touch(e *entry) *entry {
+	if e == nil {
+		return nil
 	}
-	for spared := 0; c.bytes > c.limits.CacheBytes; {
-		el := c.documents.Back()
-		// The number is bounded, because others set the mark again.
-		if spared < c.documents.Len() && el.Value.(*entry).used.CompareAndSwap(true, false) {
-			c.documents.MoveToFront(el)
-			spared++
-			continue
+	switch l, most := c.lruOf(e); {
+	case e.found:
+		l.found.MoveToFront(e.at)
+	case e.total() > most:
+		l.once.MoveToFront(e.at)
+	default:
+		l.move(e, true)
+		l.shrink(most)
+	}
+	return e
+}
+
+// move moves e to the front of found or, if found is false, of once.
+func (l *lru) move(e *entry, found bool) {
+	from, to, by := &l.once, &l.found, 1
+	if !found {
+		from, to, by = to, from, -1
+	}
+	from.Remove(e.at)
+	e.at, e.found = to.PushFront(e), found
+	l.foundBytes += by * e.size
+	if d := e.doc; d != nil {
+		before := d.found
+		if d.found += by; before == 0 || d.found == 0 {
+			l.foundBytes += by * d.bytes
 		}
-		c.remove(el)
 	}
 }
 
-// remove removes the entry in el. The caller holds c.mu.
-func (c *Cache) remove(el *list.Element) {
-	e := el.Value.(*entry)
-	c.listOf(e).Remove(el)
+// shrink moves the least recently used entries in found to once until the others have at most this many bytes.
+func (l *lru) shrink(most int) {
+	// The number of entries that are spared is bounded, because others set the mark again.
+	for checked := l.found.Len(); l.foundBytes > most; checked-- {
+		e := l.found.Back().Value.(*entry)
+		if checked > 0 && e.used.CompareAndSwap(true, false) {
+			l.found.MoveToFront(e.at)
+			continue
+		}
+		l.move(e, false)
+	}
+}
+
+// evict removes the least recently used entries in once until all entries are within Limits.CacheBytes. As found has
+// less than that, there are such entries. The caller holds c.mu.
+func (c *Cache) evict() {
+	variants := c.limits.CacheBytes / variantsDivisor
+	c.variants.shrink(foundPart(variants))
+	c.documents.shrink(foundPart(c.limits.CacheBytes - variants))
+	for c.variantBytes > variants {
+		c.remove(c.variants.once.Back().Value.(*entry))
+	}
+	for checked := c.documents.once.Len(); c.bytes > c.limits.CacheBytes; checked-- {
+		e := c.documents.once.Back().Value.(*entry)
+		if checked > 0 && e.used.CompareAndSwap(true, false) {
+			c.touch(e)
+			continue
+		}
+		c.remove(e)
+	}
+}
+
+// remove removes an entry in once. The caller holds c.mu.
+func (c *Cache) remove(e *entry) {
+	l, _ := c.lruOf(e)
+	l.once.Remove(e.at)
 	e.evicted.Store(true)
 	delete(c.entries, e.key)
 	for _, k := range e.aliases {
-		if c.entries[k] == el {
+		if c.entries[k] == e {
 			delete(c.entries, k)
 		}
 	}

@@ -99,7 +99,7 @@ func TestPlanOfRepeatedTextsIsCountedOnce(t *testing.T) {
 		find(t, c, &b, text(i+1))
 		find(t, c, &b, text(i+1))
 	}
-	if entries := c.documents.Len() + c.variants.Len(); entries != n+1 {
+	if entries := c.count(); entries != n+1 {
 		t.Fatalf("the cache has %d entries, want %d", entries, n+1)
 	}
 	checkMemory(t, "repeated texts", n, c.bytes-counted, heap()-before)

@@ -31,15 +31,18 @@ func (c *Cache) Remember(hash, text string, compile bool) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	el := c.entries[textKey(text)]
-	if e := c.touch(el); e != nil && c.entries[hashKey(hash)] == nil {
+	e := c.entries[textKey(text)] // no further use: the same request has added or found it
+	if e != nil && c.entries[hashKey(hash)] == nil {
 		k, before := hashKey(strings.Clone(hash)), e.size
 		e.alias(k)
-		c.entries[k] = el
+		c.entries[k] = e
 		c.bytes += e.size - before
+		if e.found {
+			c.documents.foundBytes += e.size - before
+		}
 		c.evict()
 	}
-	return compile || el != nil
+	return compile || e != nil
 }
 
 // Recall returns the document that Remember stored under the hash, unless it has been evicted.
