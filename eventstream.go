@@ -92,7 +92,8 @@ func (h *Handler) serveStream(
 	}()
 	progress := func(n int) bool {
 		h.responses.Progress(&share.Reservation, n)
-		return !h.streams.Closed() // otherwise a slow client would delay the end of the process
+		// A slow client must not delay the end of the process, nor receive much after its credentials expired.
+		return ctx.Err() == nil && !h.streams.Closed()
 	}
 	why = h.send(w, r, media, s, wakes, gqlsse.Options{Cut: cut, Count: share.add, Progress: progress})
 	switch {

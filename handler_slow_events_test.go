@@ -25,7 +25,7 @@ const largeEvent = 512 << 10
 
 // newLargeEventsHandler returns a Handler with a field large that yields two events, and a network that serves it over
 // HTTP/1.1 and HTTP/2.
-func newLargeEventsHandler(t *testing.T, limits chaingql.Limits) (*chaingql.Handler, *network) {
+func newLargeEventsHandler(t *testing.T, opts chaingql.Options) (*chaingql.Handler, *network) {
 	field := chaingql.SubscriptionField{
 		Field: &graphql.Field{Type: graphql.String, Resolve: func(p graphql.ResolveParams) (any, error) {
 			return p.Source, nil
@@ -40,9 +40,8 @@ func newLargeEventsHandler(t *testing.T, limits chaingql.Limits) (*chaingql.Hand
 			}
 		},
 	}
-	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: limits, Schema: chaingql.SchemaExtension{
-		Subscriptions: map[string]chaingql.SubscriptionField{"large": field},
-	}})
+	opts.Schema.Subscriptions = map[string]chaingql.SubscriptionField{"large": field}
+	h, _ := newHandler(t, memchain.New(), opts)
 	srv := &http.Server{Handler: mounted(h), Protocols: new(http.Protocols),
 		HTTP2: &http.HTTP2Config{WriteByteTimeout: 10 * time.Second}} // as in the documentation
 	srv.Protocols.SetHTTP1(true)
@@ -144,11 +143,13 @@ func receiveSlowly(t *testing.T, client *http.Client, protocol string) (received
 type subscribeFunc func(c *slowConn) (received int, complete bool)
 
 // overSlowSubscriptions runs a test over each transport.
-func overSlowSubscriptions(t *testing.T, test func(t *testing.T, h *chaingql.Handler, subscribe subscribeFunc)) {
+func overSlowSubscriptions(
+	t *testing.T, opts chaingql.Options, test func(t *testing.T, h *chaingql.Handler, subscribe subscribeFunc),
+) {
 	for _, transport := range []string{"HTTP/1.1", "HTTP/2", "multipart", "graphql-ws", "graphql-transport-ws"} {
 		t.Run(transport, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, n := newLargeEventsHandler(t, chaingql.Limits{})
+				h, n := newLargeEventsHandler(t, opts)
 				test(t, h, func(c *slowConn) (int, bool) { return subscribeSlowly(t, n, transport, c) })
 			})
 		})
@@ -156,7 +157,7 @@ func overSlowSubscriptions(t *testing.T, test func(t *testing.T, h *chaingql.Han
 }
 
 func TestSlowSubscriberReceivesLargeEvents(t *testing.T) {
-	overSlowSubscriptions(t, func(t *testing.T, _ *chaingql.Handler, subscribe subscribeFunc) {
+	overSlowSubscriptions(t, chaingql.Options{}, func(t *testing.T, _ *chaingql.Handler, subscribe subscribeFunc) {
 		start := time.Now()
 		received, complete := subscribe(&slowConn{rate: 40_000})
 		if received != 2*largeEvent || !complete {
@@ -168,7 +169,7 @@ func TestSlowSubscriberReceivesLargeEvents(t *testing.T) {
 
 // A client that reads at 8 KiB per second would need twice the time that an event of this size may take.
 func TestSubscriberBelowTheMinimumReadRateIsDisconnected(t *testing.T) {
-	overSlowSubscriptions(t, func(t *testing.T, _ *chaingql.Handler, subscribe subscribeFunc) {
+	overSlowSubscriptions(t, chaingql.Options{}, func(t *testing.T, _ *chaingql.Handler, subscribe subscribeFunc) {
 		start := time.Now()
 		received, _ := subscribe(&slowConn{rate: 8 << 10})
 		took, longest := time.Since(start), 10*time.Second+largeEvent*time.Second/(16<<10)
@@ -180,7 +181,7 @@ func TestSubscriberBelowTheMinimumReadRateIsDisconnected(t *testing.T) {
 }
 
 func TestSubscriberThatStopsReadingIsDisconnected(t *testing.T) {
-	overSlowSubscriptions(t, func(t *testing.T, h *chaingql.Handler, subscribe subscribeFunc) {
+	overSlowSubscriptions(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, subscribe subscribeFunc) {
 		stopped, ended := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -196,8 +197,20 @@ func TestSubscriberThatStopsReadingIsDisconnected(t *testing.T) {
 	})
 }
 
+func TestExpiredCredentialsEndALargeEvent(t *testing.T) {
+	opts := chaingql.Options{Authorizer: expiresIn(5 * time.Second)}
+	overSlowSubscriptions(t, opts, func(t *testing.T, _ *chaingql.Handler, subscribe subscribeFunc) {
+		start := time.Now()
+		received, _ := subscribe(&slowConn{rate: 17_000})
+		if took := time.Since(start); received >= largeEvent || took > 18*time.Second {
+			t.Errorf("the client had %d of %d bytes after %v, want an end within 13 s of the expiry",
+				received, largeEvent, took)
+		}
+	})
+}
+
 func TestShutdownDoesNotWaitForSlowSubscriber(t *testing.T) {
-	overSlowSubscriptions(t, func(t *testing.T, h *chaingql.Handler, subscribe subscribeFunc) {
+	overSlowSubscriptions(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, subscribe subscribeFunc) {
 		ended := make(chan struct{})
 		go func() { defer close(ended); subscribe(&slowConn{rate: 20_000}) }()
 		time.Sleep(5 * time.Second)
@@ -217,7 +230,7 @@ func TestShutdownDoesNotWaitForSlowSubscriber(t *testing.T) {
 func TestSlowestSubscriberIsDisconnectedIfTheBudgetIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow, fast = 20_000, 400_000
-		_, n := newLargeEventsHandler(t, chaingql.Limits{PendingResponseBytes: 5 * largeEvent})
+		_, n := newLargeEventsHandler(t, chaingql.Options{Limits: chaingql.Limits{PendingResponseBytes: 5 * largeEvent}})
 		var all sync.WaitGroup
 		for name, c := range map[string]struct {
 			after time.Duration
