@@ -164,6 +164,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			return timedOut(ctx.Err())
 		case errors.Is(err, errMissing):
 			missing = err
+			h.hurry()
 			lagging = lagging || errors.Is(err, errLagging)
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
@@ -172,11 +173,10 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			rejected = rejected || errors.As(err, &serverErr) && serverErr.Code != lite.CodeTimeout
 		}
 	}
-	if missing != nil && !hope {
+	if missing != nil && (!hope || h.haste != nil) {
 		return missing
 	}
-	failed = fmt.Errorf("tonlite: %w", failed)
-	if rejected {
+	if failed = fmt.Errorf("tonlite: %w", failed); rejected {
 		return failed
 	}
 	return outage{failed}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"sync"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -26,7 +27,9 @@ type Backend struct {
 	head      lite.BlockID  // the newest accepted masterchain block
 	moved     chan struct{} // closed when the head moves
 	following int           // number of Follow calls that keep head up to date
-	oldest    uint32        // seq_no of the oldest masterchain block found on a server, or 0 if unknown
+	oldest    uint32        // seq_no of the oldest masterchain block that was read, or 0 if unknown
+	gone      uint32        // seq_no of a block before oldest that no server sent, or 0 if unknown
+	checked   time.Time     // when a call last began to check gone again
 
 	close sync.Once
 }

@@ -100,7 +100,7 @@ func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pa
 		if err := s.acquire(ctx); err != nil {
 			return r, err
 		}
-		r.from, err = b.oldestStep(ctx)
+		r.from, err = b.oldestStep(ctx, 0)
 	case q.After != "" && r.from <= head.SeqNo:
 		if _, known := b.steps.get(r.from); known {
 			return r, nil
@@ -133,12 +133,15 @@ func (s *pageReader) lowest(
 		}
 		to := from + min(n-1, r.to-from)
 		steps, err := s.read(ctx, q, masterRange{from, to}, from-r.from)
+		if errors.Is(err, errMissing) && q.After == "" { // deleted meanwhile, or withheld by a server
+			if _, err := b.oldestStep(ctx, max(1, from-1)); err != nil {
+				return nil, err
+			}
+			s.release()
+			return b.Blocks(ctx, q)
+		}
 		if errors.Is(err, errMissing) {
 			err = b.missingError(ctx, from, err)
-			if q.After == "" && errors.Is(err, chaingql.ErrCursorTooOld) { // servers deleted old blocks meanwhile
-				s.release()
-				return b.Blocks(ctx, q)
-			}
 		}
 		if err != nil {
 			return nil, err
@@ -172,14 +175,15 @@ func (s *pageReader) highest(
 		from := to - min(n-1, to-r.from)
 		steps, err := s.read(ctx, q, masterRange{from, to}, r.to-to)
 		if errors.Is(err, errMissing) {
-			bottom, lost := s.oldestStep(ctx)
+			if q.After != "" {
+				return nil, s.missingError(ctx, from, err)
+			}
+			bottom, lost := s.oldestStep(ctx, 0)
 			switch {
 			case lost != nil:
 				return nil, lost
 			case bottom <= from:
 				return nil, err // the servers should have the block
-			case q.After != "":
-				return nil, chaingql.ErrCursorTooOld
 			}
 			r.from = bottom
 			continue

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,40 @@ type hedgedQuery struct {
 	delay   time.Duration
 	late    <-chan time.Time
 	replies chan reply
+	haste   *haste    // nil if all servers may take their time
+	since   time.Time // when hurry was called
+}
+
+// A haste limits how long queries wait for servers that are slow to say that they do not have a block, after another
+// server said so. Each query may also wait for the usual time of a response.
+type haste struct {
+	mu   sync.Mutex
+	left time.Duration // for all queries together
+}
+
+type hasteKey struct{}
+
+// withHaste returns a context for queries that wait at most for limit, together, for slow servers.
+func withHaste(ctx context.Context, limit time.Duration) context.Context {
+	return context.WithValue(ctx, hasteKey{}, &haste{left: limit})
+}
+
+// spend reduces the time that is left by d, and returns the rest.
+func (h *haste) spend(d time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = max(0, h.left-max(0, d))
+	return h.left
+}
+
+// hurry is called when a server does not have the block. In haste, it queries all other servers at the same time,
+// and next waits for them for a limited time only.
+func (h *hedgedQuery) hurry() {
+	if h.haste == nil || !h.since.IsZero() {
+		return
+	}
+	h.since, h.limit = time.Now(), cap(h.replies)
+	h.late = time.After(h.delay + h.haste.spend(0))
 }
 
 // A reply is a server's response to a query, or the error if there is none.
@@ -46,6 +81,7 @@ type reply struct {
 // needed any more.
 func (set *servers) hedge(ctx context.Context, q lite.Message, order []int) *hedgedQuery {
 	h := &hedgedQuery{set: set, query: q, rest: order, limit: 1, replies: make(chan reply, len(order))}
+	h.haste, _ = ctx.Value(hasteKey{}).(*haste)
 	h.ctx, h.cancel = context.WithCancel(ctx)
 	if len(order) > 1 {
 		h.delay = min(max(minHedgeDelay, hedgeFactor*set.all[order[1]].usualLatency()), set.opts.Timeout/4)
@@ -54,7 +90,7 @@ func (set *servers) hedge(ctx context.Context, q lite.Message, order []int) *hed
 	return h
 }
 
-// next returns the next reply. ok is false if all servers have replied.
+// next returns the next reply. ok is false if all servers have replied, or if time is up after hurry.
 func (h *hedgedQuery) next() (r reply, ok bool) {
 	for {
 		for h.running < h.limit && len(h.rest) > 0 {
@@ -69,9 +105,12 @@ func (h *hedgedQuery) next() (r reply, ok bool) {
 			h.running--
 			return r, true
 		case <-h.late:
-			if h.queued.Load() > 0 { // the server is not responsible for this wait
+			switch {
+			case h.queued.Load() > 0: // the server is not responsible for this wait
 				h.late = time.After(h.delay)
-			} else {
+			case !h.since.IsZero():
+				return r, false
+			default:
 				h.limit = 2
 			}
 		}
@@ -93,6 +132,9 @@ func (h *hedgedQuery) send(place int) {
 // stop cancels queries in flight and waits until they have ended.
 func (h *hedgedQuery) stop() {
 	h.cancel()
+	if !h.since.IsZero() {
+		h.haste.spend(time.Since(h.since) - h.delay)
+	}
 	for ; h.running > 0; h.running-- {
 		if r := <-h.replies; r.release != nil {
 			r.release()

@@ -2,9 +2,11 @@ package tonlite_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite"
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
@@ -76,4 +78,58 @@ func TestFollowContinuesIfServerWithholdsBlocks(t *testing.T) {
 	defer cancel()
 	time.AfterFunc(100*time.Millisecond, func() { grow(21) })
 	followAll(ctx, t, b, 20, 26, func(seqNo uint32) { grow(seqNo + 1) })
+}
+
+// TestServerThatIsSlowToDenyBlocksDoesNotStopFirstPages uses servers that have deleted old blocks. One of them says so
+// only after two seconds.
+func TestServerThatIsSlowToDenyBlocksDoesNotStopFirstPages(t *testing.T) {
+	chain := madeLong()
+	slow, honest, other := start(t, chain, nil), start(t, chain, nil), start(t, chain, nil)
+	for _, s := range []*liteservertest.Server{slow, honest, other} {
+		s.Forget(640)
+	}
+	slow.DelayMissing(2 * time.Second)
+	b := open(t, slow.Config(honest, other), nil)
+	b.Prefer(1)
+	want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 10, After: cursor(640)})
+	within(t, 8*time.Second, func() { // one search that waits for the server each time needs more than 12 seconds
+		for range 10 {
+			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, page, want)
+		}
+	})
+}
+
+// TestFirstPageStartsAtOldestBlockThatIsSent lets one server prove all blocks, but send none. The others
+// have deleted old blocks.
+func TestFirstPageStartsAtOldestBlockThatIsSent(t *testing.T) {
+	chain := liteservertest.Generate(100)
+	liar, honest, other := start(t, chain, nil), start(t, chain, nil), start(t, chain, nil)
+	honest.Forget(70)
+	other.Forget(70)
+	liar.SetLie(liteservertest.Withheld)
+	b := open(t, liar.Config(honest, other), nil)
+	b.Prefer(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 2 {
+		page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, page, chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 10, After: cursor(70)}))
+		_, err = b.Blocks(ctx, chaingql.BlocksQuery{First: 10, After: cursor(30)})
+		if !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("page after block 30: got error %v, want ErrCursorTooOld", err)
+		}
+	}
+	for _, err := range b.Follow(ctx, cursor(30)) {
+		if !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("Follow after block 30: got error %v, want ErrCursorTooOld", err)
+		}
+		break
+	}
 }
