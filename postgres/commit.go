@@ -88,8 +88,11 @@ func (w *Writer) append(
 	if err != nil {
 		return false, err
 	}
-	// If the chain has lost blocks, the new blocks must overlap the remaining ones. Otherwise there would be a gap.
-	if had := w.b.recordNewest(w.chain.id, ""); newest < had && blocks[0].Cursor > newest {
+	// If the chain has lost blocks, the new blocks must overlap the remaining ones, or this Writer must have
+	// appended the newest remaining block with its previous call. Otherwise there would be a gap.
+	had := w.b.recordNewest(w.chain.id, "")
+	if previous := w.previous.Load(); newest < had && blocks[0].Cursor > newest &&
+		(previous == nil || *previous != newest) {
 		return false, fmt.Errorf("the chain has lost blocks: its newest cursor was %q and is now %q, "+
 			"but the new blocks begin at %q: %w", had, newest, blocks[0].Cursor, ErrConflict)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -19,17 +20,18 @@ import (
 // ErrConflict is also returned if the chain has lost blocks that this Backend stored and
 // the new blocks would leave a gap. A chain loses blocks if a standby server without them
 // takes over or a backup is restored. In this case, append blocks again, beginning with the
-// chain's newest block. If the chain lost all blocks, every Append fails until the Backend
-// is opened again.
+// chain's newest block; the Writer's following calls continue from there. If the chain lost
+// all blocks, every Append fails until the Backend is opened again.
 var ErrConflict = errors.New("conflict with stored blocks")
 
 // A Writer adds blocks and balances to a chain. [Backend.Writer] returns a Writer. Its
 // methods are safe for concurrent use, and Writers of several processes may write to one
 // chain: a lock serializes their transactions, so that blocks become visible in cursor order.
 type Writer struct {
-	b     *Backend
-	chain *chain
-	temp  bool // the role may create temporary tables
+	b        *Backend
+	chain    *chain
+	temp     bool                            // the role may create temporary tables
+	previous atomic.Pointer[chaingql.Cursor] // last block of the previous successful Append
 }
 
 // Writer returns a Writer of the Backend's chain. It returns an error if the role has no
@@ -56,7 +58,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 			"INSERT and UPDATE on accounts; to prune, it also needs DELETE on blocks and UPDATE on chaingql_state",
 			b.opts.Schema)
 	}
-	return &Writer{b, c, temp}, nil
+	return &Writer{b: b, chain: c, temp: temp}, nil
 }
 
 // Append commits blocks in one transaction. Their cursors must ascend. A new block must
@@ -109,7 +111,9 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 		return w.commit(ctx, tx, blocks, accounts)
 	})
 	if err == nil && len(blocks) > 0 {
-		w.b.recordNewest(w.chain.id, blocks[len(blocks)-1].Cursor)
+		last := blocks[len(blocks)-1].Cursor
+		w.previous.Store(&last)
+		w.b.recordNewest(w.chain.id, last)
 		w.analyze(ctx, len(blocks))
 	}
 	return err

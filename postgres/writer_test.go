@@ -111,6 +111,29 @@ func TestAppendRejectsBlocksAfterLostBlocks(t *testing.T) {
 	}
 }
 
+func TestWriterRefillsLostBlocksInSeveralCalls(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	b := open(t, s.dsn("postgres"), opts)
+	w, other, all := writer(t, b), writer(t, b), backendtest.Chain(20, 1)
+	if err := errors.Join(w.Append(t.Context(), all[:18]...), other.Append(t.Context(), all[18:19]...)); err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "BEGIN; SET LOCAL session_replication_role = replica; DELETE FROM "+quote(opts.Schema)+
+		".blocks WHERE cursor >= '"+string(all[10].Cursor)+"'; COMMIT")
+	for from := 9; from < 15; from += 2 { // the first call begins with the newest remaining block
+		if err := w.Append(t.Context(), all[from:from+2]...); err != nil {
+			t.Fatalf("Append of blocks %d and %d: %v", from, from+1, err)
+		}
+	}
+	if err := other.Append(t.Context(), all[19]); !errors.Is(err, postgres.ErrConflict) {
+		t.Errorf("Append of another Writer, which would leave a gap, returned error %v, want ErrConflict", err)
+	}
+	if err := errors.Join(w.Append(t.Context(), all[15:19]...), other.Append(t.Context(), all[19])); err != nil {
+		t.Errorf("Append after all lost blocks were stored again: %v", err)
+	}
+}
+
 func TestAppendContinuesPrunedChain(t *testing.T) {
 	b := open(t, sharedServer(t).dsn("postgres"), nil)
 	w := writer(t, b)
