@@ -161,6 +161,8 @@ var rules = slices.Concat(
 			check: newestPrunedIsNotTooOld},
 		{name: "a page without After starts with the oldest stored block", needs: needs("Prune"),
 			check: pageStartsWithOldestStored},
+		{name: "pages of a rare workchain are correct after large prunes", needs: needs("Append", "Prune"),
+			check: rareWorkchainSurvivesLargePrunes},
 		{name: "the newest block is never pruned", needs: needs("Append", "Prune"), check: newestIsNeverPruned},
 		{name: "ErrCursorTooOld is returned after a restart too", needs: needs("Prune", "Reopen"),
 			check: prunedPositionSurvivesRestart},

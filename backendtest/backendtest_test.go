@@ -263,9 +263,8 @@ func TestEachBrokenBackendFailsARule(t *testing.T) {
 		}
 	}
 	for _, b := range slices.Concat(
-		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenValues, brokenPlaces, brokenCaches,
-		brokenLookups,
-		brokenEpochs,
+		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenRarePrunes, brokenValues, brokenPlaces,
+		brokenCaches, brokenLookups, brokenEpochs,
 	) {
 		t.Run(b.name, func(t *testing.T) {
 			var reported []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,6 +162,46 @@ var brokenPrunes = []brokenBackend{
 			return chaingql.Poll(ctx, blocks, after, time.Millisecond)
 		}}
 	}), "Blocks and Follow are correct while blocks are pruned: Follow"},
+}
+
+// changeRare replaces Blocks for pages of rareWorkchain from the first block.
+func changeRare(blocks func(context.Context, *memchain.Chain, query) ([]block, error)) breakFunc {
+	return func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
+			if q.Workchain != nil && *q.Workchain == rareWorkchain && q.First > 0 {
+				return blocks(ctx, c, q)
+			}
+			return c.Blocks(ctx, q)
+		}}
+	}
+}
+
+// brokenRarePrunes are wrong only for a workchain with few blocks.
+var brokenRarePrunes = []brokenBackend{
+	{"the first page of a workchain after a large prune is empty", func(
+		_ context.Context, c *memchain.Chain, h *Harness,
+	) {
+		var stale atomic.Bool
+		h.Prune = func(before chaingql.Cursor) error {
+			gone, _ := c.Blocks(context.Background(), query{First: 200, Before: before})
+			c.Prune(before)
+			stale.Store(len(gone) == 200)
+			return nil
+		}
+		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
+			rare := q.Workchain != nil && *q.Workchain == rareWorkchain && q.After == ""
+			if rare && stale.CompareAndSwap(true, false) {
+				return nil, nil
+			}
+			return c.Blocks(ctx, q)
+		}}
+	}, "pages of a rare workchain are correct after large prunes: Blocks("},
+	{"a page of a workchain searches only the first 200 blocks", changeRare(
+		func(ctx context.Context, c *memchain.Chain, q query) ([]block, error) {
+			page, err := c.Blocks(ctx, query{First: 200, After: q.After, Before: q.Before})
+			return chaingql.PageOf(page, q), err
+		},
+	), "pages of a rare workchain are correct after large prunes: Blocks("},
 }
 
 // pace pauses for a moment, in which blocks can be pruned.

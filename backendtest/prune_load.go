@@ -94,11 +94,16 @@ func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
 			b := pick(rng, r.all)
 			q.Workchain = &b.Workchain
 		}
-		before := int(r.done.Load())
-		page, err := t.Backend.Blocks(t.ctx, q)
-		if fault := r.pageFault(before, int(r.begun.Load()), q, page, err); fault != "" {
-			t.Errorf("%s, while blocks were pruned, %s", describe(q), fault)
-		}
+		r.checkPage(t, q)
+	}
+}
+
+// checkPage reads and checks a page.
+func (r *pruneLoad) checkPage(t *trial, q chaingql.BlocksQuery) {
+	before := int(r.done.Load())
+	page, err := t.Backend.Blocks(t.ctx, q)
+	if fault := r.pageFault(before, int(r.begun.Load()), q, page, err); fault != "" {
+		t.Errorf("%s, while blocks were pruned, %s", describe(q), fault)
 	}
 }
 
