@@ -230,7 +230,8 @@ func TestShutdownDoesNotWaitForSlowSubscriber(t *testing.T) {
 func TestSlowestSubscriberIsDisconnectedIfTheBudgetIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slow, fast = 20_000, 400_000
-		_, n := newLargeEventsHandler(t, chaingql.Options{Limits: chaingql.Limits{PendingResponseBytes: 5 * largeEvent}})
+		limits := chaingql.Limits{PendingResponseBytes: 5 * largeEvent}
+		_, n := newLargeEventsHandler(t, chaingql.Options{Limits: limits})
 		var all sync.WaitGroup
 		for name, c := range map[string]struct {
 			after time.Duration
