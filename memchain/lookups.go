@@ -2,6 +2,7 @@ package memchain
 
 import (
 	"context"
+	"maps"
 	"sort"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 type places struct {
 	byHash  map[chaingql.Hash]int
 	bySeqNo map[seqNo]int
+	peak    int // maximum length of byHash since the maps were made
 }
 
 // A seqNo is the number of a block in a shard.
@@ -29,6 +31,7 @@ func newPlaces() places {
 func (p *places) add(number int, b *chaingql.Block) {
 	p.byHash[b.Hash] = number
 	p.bySeqNo[seqNo{b.Workchain, b.Shard, b.SeqNo}] = number
+	p.peak = max(p.peak, len(p.byHash))
 }
 
 // prune removes blocks. first is the number of the first one.
@@ -41,6 +44,16 @@ func (p *places) prune(blocks []chaingql.Block, first int) {
 			delete(p.bySeqNo, n)
 		}
 	}
+	if len(p.byHash) < p.peak/4 {
+		p.byHash, p.bySeqNo, p.peak = shrunk(p.byHash), shrunk(p.bySeqNo), len(p.byHash)
+	}
+}
+
+// shrunk returns a copy of m in as little memory as its entries need. A map keeps the memory of deleted entries.
+func shrunk[K comparable](m map[K]int) map[K]int {
+	small := make(map[K]int, len(m))
+	maps.Copy(small, m)
+	return small
 }
 
 // BlockByHash returns the block with this hash, as [chaingql.HashIndex] specifies. If several

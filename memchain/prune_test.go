@@ -2,6 +2,7 @@ package memchain_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"math/big"
 	"runtime"
@@ -16,7 +17,9 @@ func grow(t *testing.T, c *memchain.Chain, from, to uint64) {
 	t.Helper()
 	var blocks []chaingql.Block
 	for n := from; n < to; n++ {
-		blocks = append(blocks, chaingql.Block{Workchain: int32(n % 2), Shard: 1 << 63, Cursor: chaingql.SeqCursor(n)})
+		b := chaingql.Block{Workchain: int32(n % 2), Shard: 1 << 63, SeqNo: uint32(n), Cursor: chaingql.SeqCursor(n)}
+		binary.BigEndian.PutUint64(b.Hash[:], n)
+		blocks = append(blocks, b)
 	}
 	if err := c.Append(blocks...); err != nil {
 		t.Fatal(err)
@@ -41,15 +44,25 @@ func TestPruneOfFewBlocksDoesNotCopyChain(t *testing.T) {
 	}
 }
 
-func TestMemoryOfPrunedBlocksIsFreed(t *testing.T) {
-	c := memchain.New()
-	heap := func() int {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int(m.HeapAlloc)
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+func TestMemoryOfBlocksPrunedAtOnceIsFreed(t *testing.T) {
+	c, before := memchain.New(), heap()
+	grow(t, c, 0, 100_000)
+	c.Prune(chaingql.SeqCursor(99_900))
+	if grown := heap() - before; grown > 1<<20 {
+		t.Errorf("a chain with 100 stored blocks uses %d bytes after a Prune of 99,900, want at most 1 MiB", grown)
 	}
-	before := heap()
+	runtime.KeepAlive(c)
+}
+
+func TestMemoryOfPrunedBlocksIsFreed(t *testing.T) {
+	c, before := memchain.New(), heap()
 	for n := uint64(0); n < 300_000; n += 100 {
 		grow(t, c, n, n+100)
 		if n > 10_000 {
