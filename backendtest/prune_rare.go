@@ -53,6 +53,8 @@ func rareWorkchainSurvivesLargePrunes(t *trial) {
 		r.pruneDuring(t, n, queries)
 		t.stored = r.all[n:]
 		t.expectPages(queries...)
+		t.expectPages(chaingql.BlocksQuery{First: 5, After: r.all[n-1].Cursor, Workchain: &workchain},
+			chaingql.BlocksQuery{Last: 5, After: r.all[n-1].Cursor, Workchain: &workchain})
 		t.expectError(chaingql.BlocksQuery{First: 5, After: r.all[n-2].Cursor, Workchain: &workchain},
 			chaingql.ErrCursorTooOld, tooOldBecause)
 	}

@@ -129,6 +129,15 @@ func (b *Backend) binarySearch(
 			high, to = s, mid
 		}
 	}
+	if thinned && low.seq > 0 { // low may be a cached step of an earlier search
+		there, err := b.present(ctx, low.place())
+		if err != nil {
+			return place{}, false, err
+		}
+		if !there {
+			low = stored{}
+		}
+	}
 	if low.seq == 0 {
 		low, found, err = at(1, high.seq+1)
 		switch {
@@ -142,11 +151,6 @@ func (b *Backend) binarySearch(
 		}
 	}
 	p = low.place()
-	if thinned {
-		if there, err := b.present(ctx, p); !there || err != nil {
-			return place{seq: high.seq - 1, tooOld: true}, true, err
-		}
-	}
 	if p.cursor == c {
 		sure, err := b.isLinked(ctx, low)
 		return p, sure, err
