@@ -11,8 +11,8 @@ import (
 )
 
 // maxGatherTime is the maximum time that gather spends on the Streams of one connection before other connections are
-// served.
-const maxGatherTime = time.Millisecond
+// served. Only tests change it.
+var maxGatherTime = time.Millisecond
 
 // bufferPool is a pool of buffers for writes that may wait for the peer. A connection has one only while it writes.
 var bufferPool = sync.Pool{New: func() any { return new([]byte) }}
