@@ -38,10 +38,10 @@ func (t *trial) fillWithRare(n int, after ...int) {
 // blocks of the chain are pruned at once, and afterwards. A Backend may search for the first block of such a page,
 // and keep where it found one. After each Prune another query is the first one.
 func rareWorkchainSurvivesLargePrunes(t *trial) {
-	t.fillWithRare(1500, 100, 550, 950, 1350, 1480)
+	t.fillWithRare(700, 100, 300, 450, 600, 680)
 	r := &pruneLoad{all: t.stored}
 	workchain := int32(rareWorkchain)
-	for i, n := range []int{300, 700, 1000, 1300, 1470, len(r.all) - 1} {
+	for i, n := range []int{200, 520, len(r.all) - 1} {
 		newest := r.all[len(r.all)-1].Cursor
 		queries := []chaingql.BlocksQuery{
 			{First: 1}, {Last: 1}, {First: 5, Before: newest}, {Last: 5, Before: newest}, {Last: chaingql.MaxPage},
