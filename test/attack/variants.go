@@ -77,7 +77,7 @@ func variants(full bool) []attack {
 		attack{name: fmt.Sprintf("%d variants of a document", n), want: answered,
 			within: time.Duration(n) * 10 * time.Millisecond,
 			cpu:    time.Duration(n) * 5 * time.Millisecond, do: func(s *target) (outcome, error) {
-				s.timeout = time.Minute
+				s.timeout = max(time.Minute, time.Duration(n)*10*time.Millisecond)
 				return s.many(n, func(i int) string { return variant(conditions, i) })
 			}},
 	)
