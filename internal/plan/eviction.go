@@ -6,16 +6,16 @@ import "container/list"
 // it, short requests for one document with 16 conditions could evict all others.
 const variantsDivisor = 4
 
-// An lru lists entries, each list with the most recently used first. Without the division, a flood of documents that
-// are used once would evict those that clients use all the time.
+// An lru has two lists of entries, each with the most recently used first. Only entries in the list once are evicted.
+// With a single list, a flood of documents that are used once would evict those that clients use all the time.
 type lru struct {
-	once  list.List // entries that were not found since they were added, and those that found had no room for
-	found list.List // entries that were found again; they evict each other only to once
+	once  list.List // entries that were not found since they were added, and entries for which found has no room
+	found list.List // entries that were found again; if they take too much memory, the oldest ones return to once
 
 	foundBytes int // the sum of the sizes of the entries in found and of their documents
 }
 
-// foundDivisor is the divisor of an lru's memory for the part that only entries in once may use.
+// foundDivisor determines the part of an lru's memory that the list found may not use: one part in foundDivisor.
 const foundDivisor = 4
 
 func foundPart(bytes int) int { return bytes - bytes/foundDivisor }
