@@ -62,6 +62,7 @@ func hostFields(ended chan<- error, pace time.Duration) chaingql.SchemaExtension
 						case <-ctx.Done():
 						}
 						if ctx.Err() != nil || !yield(n+1, nil) {
+							<-ctx.Done() // a failed write may be noticed just before the context is canceled
 							break
 						}
 					}
