@@ -84,6 +84,10 @@ func unauthorized() *httpError {
 	return newHTTPError(statusUnauthorized, codeUnauthenticated, "Unauthorized access")
 }
 
+// clientLeft returns the error for a client that has left. It can receive the error only if it, or a proxy, has closed
+// half of the connection. If the session of a socket has expired, package gqlws sends another error.
+func clientLeft() *httpError { return busy("", "The client has left.") }
+
 func shuttingDown() *httpError { return busy("", "Service is shutting down") }
 
 // unavailable returns the error for a request that a gate did not admit, because the gate is closed or its limit is

@@ -109,10 +109,6 @@ func inSlot(
 	return prepared{}, unavailable(false, "Requests", "requests")
 }
 
-// clientLeft returns the error for a request whose context is done. A client receives it only if its credentials have
-// expired, or if a proxy has closed half of its connection. It may try again.
-func clientLeft() *httpError { return busy("", "The client has left, or its session has expired.") }
-
 // prepareHTTP prepares a request that was received. It does not decode a body of the usual form whose document is
 // compiled.
 func (h *Handler) prepareHTTP(

@@ -227,6 +227,42 @@ func TestRequestsOfClientsThatHaveLeftAreNotPrepared(t *testing.T) {
 	})
 }
 
+// If an operation failed with an error of its own, clients would not send it again on the next socket.
+func TestClientsWhoseCredentialsExpireBeforePreparationMayTryAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const expired = `{"message":"Session expired","extensions":{"code":"SERVICE_UNAVAILABLE"}}`
+		var closed atomic.Int32
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{
+			Authorizer: authorizer(func(ctx context.Context, _ chaingql.Credentials) (context.Context, error) {
+				ctx, cancel := context.WithTimeout(ctx, time.Second)
+				t.Cleanup(cancel)
+				return ctx, nil
+			}),
+			Hooks: chaingql.Hooks{
+				SocketClosed: func(_ context.Context, _ chaingql.Socket, why chaingql.Reason, _ error) {
+					equal(t, "reason of the end of a socket", why, chaingql.ReasonExpired)
+					closed.Add(1)
+				},
+			},
+		})
+		defer h.HoldPreparations()()
+		n := serve(t, h)
+		legacy := n.socket(t)
+		legacy.send(startVersion)
+		modern, _, err := n.openWith(t, "graphql-transport-ws", "/demo/graphql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		modern.send(`{"type":"connection_init"}`)
+		modern.send(`{"id":"1","type":"subscribe","payload":{"query":"{info{version}}"}}`)
+		modern.expect("response to connection_init", ack)
+		time.Sleep(time.Second)
+		legacy.expect("graphql-ws", `{"type":"connection_error","id":null,"payload":`+expired+`}`, "CLOSE 1001")
+		modern.expect("graphql-transport-ws", "CLOSE 1001")
+		equal(t, "sockets that were closed", int(closed.Load()), 2)
+	})
+}
+
 func TestMessagesAndRequestsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, release := heldPreparation(t, 100)

@@ -2,6 +2,7 @@ package gqlws
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -11,6 +12,9 @@ func expiryOf(ctx context.Context) time.Time {
 	deadline, _ := ctx.Deadline()
 	return deadline
 }
+
+// hasExpired reports whether ctx, the context of an operation, is done because the peer's credential has expired.
+func hasExpired(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
 // earliestExpiry returns the earliest expiry among the last accepted credential and the credentials under which the
 // running operations were started. It returns the zero time if none of them expires. The caller must hold c.mu.

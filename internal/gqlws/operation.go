@@ -97,7 +97,12 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 		op.stream, err = c.callOpen(o.Open, op)
 	}
 	if err != nil {
-		op.ctx.Stop()
+		expired := hasExpired(op.ctx)
+		if op.ctx.Stop(); expired {
+			// The end of the connection reports the reason. Clients would not start the operation again if it failed.
+			c.end(ending{cause: causeExpired})
+			return
+		}
 		c.failOperation(id, err)
 		return
 	}
@@ -200,7 +205,7 @@ func (op *operation) Wake() {
 // runQuery runs a query and queues its response.
 func (c *conn) runQuery(op *operation) {
 	payload, err := c.callRun(op.ctx, op.run)
-	if errors.Is(op.ctx.Err(), context.DeadlineExceeded) { // the expiry timer may fire only after op has ended
+	if hasExpired(op.ctx) { // the expiry timer may fire only after op has ended
 		c.end(ending{cause: causeExpired})
 	}
 	if !op.counted {

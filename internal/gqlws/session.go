@@ -38,7 +38,8 @@ type Session interface {
 	// may keep payload. ctx is canceled when the operation ends. Start must not block for long.
 	//
 	// If Start returns a *RequestError, its Errors are sent to the peer with the operation's id. If Start returns any
-	// other error, the error is logged and the peer receives an internal error.
+	// other error, the error is logged and the peer receives an internal error. If the peer's credential has expired
+	// meanwhile, all errors are ignored, because the connection ends.
 	Start(ctx context.Context, payload []byte) (Operation, error)
 
 	// Limit is called when the peer has exceeded a limit of Options. The name of the limit determines the consequence:
