@@ -126,14 +126,7 @@ func TestGoexitInAHookIsLoggedAndReleasesEverything(t *testing.T) {
 				}
 				got := n.ask(t, "POST", "{info{version}}", nil, "text/event-stream")
 				equal(t, "a query as an event stream is served", strings.Contains(got, "0.1.0"), true)
-				s := n.socket(t)
-				s.send(startVersion)
-				s.expect("a query on a socket", dataVersion, complete)
-				s.send(start("1", allBlocks))
-				synctest.Wait()
-				commit(t, chain, blocks[1])
-				s.expect("a block", data("1", `{"blocks":{"chain_order":"`+string(blocks[1].Cursor)+`"}}`))
-				equal(t, "status of a page", post(h, askBlocks).Code, 200)
+				expectServed(t, h, n.socket(t), chain, blocks[1])
 			})
 		})
 	}

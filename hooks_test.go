@@ -218,6 +218,19 @@ func TestLimitHitReceivesTheNameOfTheLimit(t *testing.T) {
 	}
 }
 
+// expectServed expects that a query and a subscription are served on s, and a page over HTTP, although hooks fail. It
+// adds b, the next block, to the chain.
+func expectServed(t *testing.T, h http.Handler, s *socket, chain *memchain.Chain, b chaingql.Block) {
+	t.Helper()
+	s.send(startVersion)
+	s.expect("a query", dataVersion, complete)
+	s.send(start("1", allBlocks))
+	synctest.Wait()
+	commit(t, chain, b)
+	s.expect("a block", data("1", `{"blocks":{"chain_order":"`+string(b.Cursor)+`"}}`))
+	equal(t, "status of a page", post(h, askBlocks).Code, 200)
+}
+
 func TestPanickingHookIsOnlyLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chain := memchain.New()
@@ -236,12 +249,7 @@ func TestPanickingHookIsOnlyLogged(t *testing.T) {
 		n := serve(t, mounted(h))
 		blocks := randomBlocks(44, 4)
 		s := n.socket(t)
-		s.send(startVersion)
-		s.expect("a query", dataVersion, complete)
-		s.send(start("1", allBlocks))
-		synctest.Wait()
-		commit(t, chain, blocks[0])
-		s.expect("a block", data("1", `{"blocks":{"chain_order":"`+string(blocks[0].Cursor)+`"}}`))
+		expectServed(t, h, s, chain, blocks[0])
 		chain.Interrupt(nil)
 		time.Sleep(time.Second)
 		commit(t, chain, blocks[1])
