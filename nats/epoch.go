@@ -28,10 +28,26 @@ func (b *Backend) checkEpoch(ctx context.Context, epoch *string) error {
 	return err
 }
 
-// rangeOfStream returns the range of the messages in the block stream: from the oldest one to the newest one that it
-// ever had. If the block stream is not the one with the given epoch, rangeOfStream returns errNewStream.
+// rangeOfStream returns the range of the messages in the block stream, as state does. If the block stream is not the
+// one with the given epoch, rangeOfStream returns errNewStream.
 func (b *Backend) rangeOfStream(ctx context.Context, epoch *string) (seqRange, error) {
-	var info struct {
+	now, whole, err := b.state(ctx)
+	switch {
+	case err != nil:
+		return seqRange{}, err
+	case now == *epoch:
+		return whole, nil
+	}
+	if b.epoch.CompareAndSwap(epoch, &now) {
+		b.reset()
+	}
+	return seqRange{}, failed("compare the epochs", errNewStream)
+}
+
+// state requests the epoch of the block stream, and the range of its messages: from the oldest one to the newest one
+// that it ever had, even if that message was removed.
+func (b *Backend) state(ctx context.Context) (epoch string, whole seqRange, err error) {
+	type response struct {
 		Error   *jetstream.APIError `json:"error"`
 		Created time.Time           `json:"created"`
 		State   struct {
@@ -39,7 +55,9 @@ func (b *Backend) rangeOfStream(ctx context.Context, epoch *string) (seqRange, e
 			LastSeq  uint64 `json:"last_seq"`
 		} `json:"state"`
 	}
-	err := b.retry(ctx, func(ctx context.Context) error {
+	var info response
+	err = b.retry(ctx, func(ctx context.Context) error {
+		info = response{}
 		answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+b.names.stream, nil)
 		if err == nil {
 			err = json.Unmarshal(answer.Data, &info)
@@ -50,14 +68,7 @@ func (b *Backend) rangeOfStream(ctx context.Context, epoch *string) (seqRange, e
 		return err
 	})
 	if err != nil {
-		return seqRange{}, failed("read the state of the stream", b.permissionError(err))
+		return "", seqRange{}, failed("read the state of the stream", b.permissionError(err))
 	}
-	now := epochOf(info.Created)
-	if now == *epoch {
-		return seqRange{info.State.FirstSeq, info.State.LastSeq + 1}, nil
-	}
-	if b.epoch.CompareAndSwap(epoch, &now) {
-		b.reset()
-	}
-	return seqRange{}, failed("compare the epochs", errNewStream)
+	return epochOf(info.Created), seqRange{info.State.FirstSeq, info.State.LastSeq + 1}, nil
 }

@@ -11,10 +11,11 @@ import (
 func (b *Backend) tail(ctx context.Context) (newest stored, found bool, end uint64, err error) {
 	newest, found, err = b.newest(ctx, b.names.all())
 	if err == nil && !found {
-		end, err = b.lastSeq(ctx)
-		if err != nil || end == 0 {
+		var whole seqRange
+		if _, whole, err = b.state(ctx); err != nil || whole.end == 1 {
 			return stored{}, false, 0, err
 		}
+		end = whole.end - 1
 		newest, found, err = b.newest(ctx, b.names.all()) // the first message may have arrived between the two requests
 	}
 	if err != nil || !found {

@@ -165,11 +165,8 @@ func (b *Backend) indexPrefix(ctx context.Context) (string, error) {
 // readIndexPrefix requests the state of the block stream. It returns the prefix of the index
 // subjects and the sequence number of the oldest message.
 func (b *Backend) readIndexPrefix(ctx context.Context) (prefix string, oldest uint64, err error) {
-	info, err := b.info(ctx, b.names.stream)
-	if err != nil {
-		return "", 0, failed("read the state of the stream", err)
-	}
-	return b.names.indexSubject + strconv.FormatInt(info.Created.UnixNano(), 10) + ".", info.State.FirstSeq, nil
+	epoch, whole, err := b.state(ctx)
+	return b.names.indexSubject + epoch + ".", whole.from, err
 }
 
 func nodeSubject(prefix string, level int, k uint64) string {

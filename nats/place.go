@@ -226,13 +226,13 @@ func (b *Backend) checkNextPresent(ctx context.Context, p place) error {
 	case found:
 		return chaingql.ErrCursorTooOld
 	}
-	last, err := b.lastSeq(ctx)
+	_, whole, err := b.state(ctx)
 	switch {
 	case err != nil:
 		return err
-	case last < p.seq:
+	case whole.end <= p.seq:
 		return errReplaced
-	case last == p.seq:
+	case whole.end == p.seq+1:
 		return nil
 	}
 	_, first, found, err = b.messageFrom(ctx, p.seq+1)
@@ -253,16 +253,6 @@ func (b *Backend) missingError(ctx context.Context, p place) error {
 		return errors.Join(err, errSkipped)
 	}
 	return fmt.Errorf("messages %d to %d were deleted from the middle of the stream", p.seq+1, next.seq-1)
-}
-
-// lastSeq returns the sequence number of the newest message that the stream ever had, even
-// if the message was removed.
-func (b *Backend) lastSeq(ctx context.Context) (uint64, error) {
-	info, err := b.info(ctx, b.names.stream)
-	if err != nil {
-		return 0, failed("read the state of the stream", err)
-	}
-	return info.State.LastSeq, nil
 }
 
 // A placeCache contains the places of recently read blocks. A read that continues after one

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chaingql/chaingql"
@@ -22,6 +23,8 @@ type fakeStream struct {
 	gone   int              // number of removed messages, which are the oldest ones
 	missed func(seq int)    // called after a request for a missing message; may change the stream
 	sent   func(seq int)    // called after each message of a page was sent; may change the stream
+
+	leaderless atomic.Int32 // number of requests for the state that get an error
 }
 
 // A request is the payload of a request that a Backend sends to read a stream.
@@ -47,7 +50,11 @@ func newFakeStream(t *testing.T) (*natschain.Backend, *fakeStream) {
 	} {
 		_, err := nc.Subscribe(subject, func(m *nats.Msg) {
 			if len(m.Data) == 0 { // a request for the state of the stream
-				_ = m.Respond([]byte(`{"created":"0001-01-01T00:00:00Z"}`))
+				state := `{"created":"0001-01-01T00:00:00Z"}`
+				if h.leaderless.Add(-1) >= 0 {
+					state = `{"error":{"code":503,"err_code":10008,"description":"temporarily unavailable"}}`
+				}
+				_ = m.Respond([]byte(state))
 				return
 			}
 			var r request
@@ -104,7 +111,7 @@ func (h *fakeStream) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
 		seq = max(seq, h.gone+1)
 		_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: h.payload(seq), Header: nats.Header{
 			"Nats-Subject": {subjectOf(&h.blocks[seq-1])}, "Nats-Sequence": {fmt.Sprint(seq)},
-			"Nats-Last-Sequence": {fmt.Sprint(last)},
+			"Nats-Last-Sequence": {fmt.Sprint(last)}, "Nats-Time-Stamp": {"2026-01-02T03:04:05Z"},
 		}})
 		h.sent(seq)
 		last, seq = seq, seq+1
@@ -116,6 +123,14 @@ func (h *fakeStream) page(nc *nats.Conn, m *nats.Msg, seq, batch int) {
 	_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: nats.Header{
 		"Status": {status}, "Nats-Num-Pending": {"0"}, "Nats-Last-Sequence": {fmt.Sprint(last)},
 	}})
+}
+
+// TestPageIsReadWhenStreamHasLeaderAgain reads a page while the cluster of the stream elects a leader.
+func TestPageIsReadWhenStreamHasLeaderAgain(t *testing.T) {
+	b, h := newFakeStream(t)
+	h.blocks = blocks(5)
+	h.leaderless.Store(2)
+	expectPage(t, b, chaingql.BlocksQuery{First: 5}, h.blocks)
 }
 
 // TestPageIsCorrectIfStreamIsReplacedDuringRead replaces the stream during a read. The new stream is empty when
