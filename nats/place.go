@@ -173,16 +173,14 @@ func roundestBetween(from, to uint64) uint64 {
 // placeBelow returns the place of c, a cursor before the oldest block. The oldest block may contain the cursor of its
 // predecessor, which shows whether blocks after c were removed.
 func placeBelow(oldest stored, c chaingql.Cursor) place {
-	p := place{seq: oldest.seq - 1, pruned: true}
-	switch {
-	case oldest.prev != nil && *oldest.prev == "": // nothing was removed
-		return place{}
-	case oldest.seq == 1:
-	case oldest.prev == nil || c < *oldest.prev:
-		p.tooOld = true
-	default:
+	if oldest.follows("") { // nothing was removed
+		return place{epoch: oldest.epoch}
+	}
+	p := place{seq: oldest.seq - 1, epoch: oldest.epoch, pruned: true}
+	if oldest.prev != nil {
 		p.cursor = *oldest.prev
 	}
+	p.tooOld = oldest.seq > 1 && (oldest.prev == nil || c < p.cursor)
 	return p
 }
 

@@ -104,3 +104,23 @@ func TestMasterBlockByTimeIsFoundDuringPruning(t *testing.T) {
 		}
 	}
 }
+
+// TestCursorBelowTheFirstMessageIsValid reads after cursors before the first block of a stream from which nothing was
+// removed. The stream may begin in the middle of a chain, for example if it is a copy.
+func TestCursorBelowTheFirstMessageIsValid(t *testing.T) {
+	all, base := numbered(101, 140), int32(0)
+	for _, prev := range []chaingql.Cursor{"", chaingql.SeqCursor(99)} {
+		s := newBroker(t)
+		b := open(t, s.ClientURL(), nil)
+		publishRun(t, s.ClientURL(), prev, all)
+		for _, after := range []chaingql.Cursor{"00", chaingql.SeqCursor(99), chaingql.SeqCursor(100)} {
+			for _, q := range []chaingql.BlocksQuery{
+				{First: 5, After: after}, {Last: 100, After: after}, {First: 5, After: after, Workchain: &base},
+				{Last: 5, Before: after}, {First: 5, After: after, Before: all[3].Cursor},
+			} {
+				expectPage(t, b, q, chaingql.PageOf(all, q))
+			}
+			follow(t, b, after).expect(all)
+		}
+	}
+}
