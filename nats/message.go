@@ -41,7 +41,7 @@ type stored struct {
 
 	subject  string
 	bad      error     // reason why the message cannot be a block, nil if it may be one
-	received time.Time // when the server received the message; zero for messages read in batches
+	received time.Time // when the server received the message; zero for messages of a consumer
 }
 
 // follows reports whether c is the cursor of the message's predecessor.

@@ -63,7 +63,7 @@ func TestPagesFromLaggingReplicaAreComplete(t *testing.T) {
 			}
 			_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: payload(seq), Header: nats.Header{
 				"Nats-Subject": {subject(seq)}, "Nats-Sequence": {fmt.Sprint(seq)},
-				"Nats-Last-Sequence": {fmt.Sprint(last)},
+				"Nats-Last-Sequence": {fmt.Sprint(last)}, "Nats-Time-Stamp": {"2026-01-02T03:04:05Z"},
 			}})
 			last, n = seq, n+1
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -97,6 +98,112 @@ func (b *Backend) messageFrom(ctx context.Context, seq uint64) (s stored, first 
 		return 1, nil
 	})
 	return s, first, found, err
+}
+
+// batch requests the first messages of a subject whose sequence numbers are at least from:
+// up to n of them, from any replica. It also returns the total number of such messages that
+// the replica has.
+func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int) (got []stored, all int, err error) {
+	ask, err := json.Marshal(getRequest{Seq: max(from, 1), Next: subject, Batch: n, Bytes: batchBytes})
+	if err != nil {
+		return nil, 0, err
+	}
+	err = b.retry(ctx, func(ctx context.Context) error {
+		got, all, err = b.batchOnce(ctx, ask, n)
+		return err
+	})
+	if err != nil {
+		return nil, 0, failed("read blocks", err)
+	}
+	return got, all, nil
+}
+
+var errTorn = errors.New("the server's response is incomplete")
+
+func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []stored, all int, err error) {
+	inbox, answers := b.nc.NewInbox(), make(chan *nats.Msg, n+1) // a channel of nats.go would take 512 kB
+	sub, err := b.nc.ChanSubscribe(inbox, answers)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED) // after that, the rest of a response is lost
+	defer b.nc.RemoveStatusListener(lost)
+	if err := b.nc.PublishRequest("$JS.API.DIRECT.GET."+b.names.stream, inbox, ask); err != nil {
+		return nil, 0, err
+	}
+	var last uint64
+	for {
+		var m *nats.Msg
+		select {
+		case m = <-answers:
+		case <-lost:
+			return nil, 0, nats.ErrConnectionClosed
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+		if m == nil {
+			return nil, 0, nats.ErrConnectionClosed
+		}
+		status := m.Header.Get("Status")
+		if m.Header.Get("Nats-Stream") != "" { // a message of the stream, which may have been published with any header
+			status = ""
+		}
+		switch status {
+		case "":
+		case "404":
+			return nil, 0, nil
+		case "503":
+			return nil, 0, nats.ErrNoResponders
+		case "204":
+			rest, err := number(m, "Nats-Num-Pending")
+			if err == nil && before(m) != last {
+				err = errTorn
+			}
+			return got, len(got) + int(rest), err
+		default:
+			return nil, 0, fmt.Errorf("the server responded with status %s %s", status, m.Header.Get("Description"))
+		}
+		if before(m) != last {
+			return nil, 0, errTorn
+		}
+		if last, err = number(m, "Nats-Sequence"); err != nil {
+			return nil, 0, err
+		}
+		s := b.names.decode(last, added(m, "Nats-Subject"), m.Data)
+		if s.received, err = time.Parse(time.RFC3339Nano, added(m, "Nats-Time-Stamp")); err != nil {
+			return nil, 0, fmt.Errorf("invalid header Nats-Time-Stamp: %w", err)
+		}
+		got = append(got, s)
+	}
+}
+
+// before returns the sequence number of the message before m in the batch, or 0 if m is
+// the first one.
+func before(m *nats.Msg) uint64 {
+	n, err := number(m, "Nats-Last-Sequence")
+	if err != nil {
+		return maxSeq
+	}
+	return n
+}
+
+func number(m *nats.Msg, header string) (uint64, error) {
+	n, err := strconv.ParseUint(added(m, header), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("invalid header %s: %w", header, err)
+	}
+	return n, nil
+}
+
+// added returns the value of a header that the server added to m. If m was published with a header of that name, the
+// server's value is the last one.
+func added(m *nats.Msg, header string) string {
+	values := m.Header.Values(header)
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
 }
 
 // retry calls request until it succeeds, fails with an error that is not retryable, or

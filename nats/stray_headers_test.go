@@ -13,8 +13,9 @@ import (
 func TestStrayMessageMayHaveTheHeadersOfAResponse(t *testing.T) {
 	for _, header := range []nats.Header{
 		{"Nats-Last-Sequence": {"7"}}, {"Nats-Sequence": {"3"}}, {"Nats-Subject": {"chain.blocks.readme"}},
-		{"Nats-Stream": {"other"}}, {"Status": {"404"}}, {"Status": {"204"}, "Nats-Num-Pending": {"0"}},
-		{"Status": {"503"}}, {"Status": {"100"}}, {"Status": {"409"}, "Description": {"Consumer Deleted"}},
+		{"Nats-Stream": {"other"}}, {"Nats-Time-Stamp": {"now"}}, {"Status": {"404"}},
+		{"Status": {"204"}, "Nats-Num-Pending": {"0"}}, {"Status": {"503"}}, {"Status": {"100"}},
+		{"Status": {"409"}, "Description": {"Consumer Deleted"}},
 	} {
 		t.Run(fmt.Sprint(header), func(t *testing.T) {
 			t.Parallel()

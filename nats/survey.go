@@ -16,7 +16,7 @@ type survey struct {
 	from   uint64    // sequence number of the first message covered
 	seen   uint64    // sequence number of the last message covered, 0 if there is no survey
 	head   stored    // the newest block
-	last   stored    // the newest message, if it came after the newest block
+	last   stored    // the newest message covered, if it came after the newest block
 	strays spans     // messages that are not blocks of the chain
 	sem    semaphore // held by the call that creates or extends the survey
 }
@@ -44,8 +44,8 @@ func (x *survey) end() (head, last stored) {
 	return x.head, x.head
 }
 
-// setLast records the newest message of the stream. It must be called only if that message
-// came after the newest block and is therefore not a block.
+// setLast records the newest message that the survey covers. It must be called only if that message came after the
+// newest block and is therefore not a block.
 func (x *survey) setLast(newest stored) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -170,7 +170,8 @@ func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, er
 	return last, true, nil
 }
 
-// readOn extends the survey up to the message with the sequence number to.
+// readOn extends the survey up to the message with the sequence number to. If there is not enough time to read all of
+// these messages, the next call continues after those that were read.
 func (b *Backend) readOn(ctx context.Context, l *linker, to uint64) error {
 	return b.read(ctx, b.names.all(), l.seen+1, to+1, chaingql.MaxPage, func(messages []stored) (int, error) {
 		for _, s := range messages {
@@ -182,6 +183,9 @@ func (b *Backend) readOn(ctx context.Context, l *linker, to uint64) error {
 				return 0, err
 			}
 			b.survey.note(l.seen, blocks...)
+		}
+		if n := len(messages); n > 0 && !l.gap && messages[n-1].seq > l.at.seq {
+			b.survey.setLast(messages[n-1])
 		}
 		return chaingql.MaxPage, nil
 	})
