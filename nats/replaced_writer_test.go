@@ -156,6 +156,40 @@ func TestBlockThatWasOnItsWayDuringReplacementIsNotInNewChain(t *testing.T) {
 	}
 }
 
+// TestAppendReportsBlockOfOldStreamThatIsNotRecognized stores a block of the old stream in the new one where its epoch
+// does not show that it is old. Append must return ErrConflict, so that an operator can start again.
+func TestAppendReportsBlockOfOldStreamThatIsNotRecognized(t *testing.T) {
+	for name, row := range map[string]struct {
+		at    int           // number of blocks in the new stream when the old block arrives
+		epoch time.Duration // of the old block, relative to now
+	}{"it is the first message": {0, -time.Hour}, "the clock was set back": {10, time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, ctx, now := newBroker(t), t.Context(), uneven(60)
+			w, prev := writer(t, open(t, s.ClientURL(), nil)), chaingql.Cursor("")
+			if row.at > 0 {
+				if err := w.Append(ctx, now[:row.at]...); err != nil {
+					t.Fatal(err)
+				}
+				prev = now[row.at-1].Cursor
+			}
+			old := &forked(now)[row.at]
+			payload := fmt.Appendf(nil, `%s,"prev":%q,"epoch":"%d"}`, strings.TrimSuffix(string(payloadOf(old)), "}"),
+				prev, time.Now().Add(row.epoch).UnixNano())
+			if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(old), payload); err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range []*natschain.Writer{w, writer(t, open(t, s.ClientURL(), nil))} {
+				if err := w.Append(ctx, now...); !errors.Is(err, natschain.ErrConflict) {
+					t.Errorf("Append: got error %v, want ErrConflict", err)
+				}
+			}
+			replaceStream(t, s.ClientURL(), now)
+			expectPage(t, open(t, s.ClientURL(), nil), chaingql.BlocksQuery{First: 100}, now)
+		})
+	}
+}
+
 // TestBlockFromIndexIsNotFollowedByOldStreamsMessage reads a block from the index. The next message was on its way
 // while the stream was replaced, and also names that block as its predecessor. Index nodes of earlier versions have no
 // epochs.
