@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/chaingql/chaingql"
@@ -43,16 +44,14 @@ func isUnavailable(err error) bool {
 	if errors.As(err, &network) {
 		return true
 	}
-	for _, is := range []error{
-		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrNoServers,
-		nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, errLost, errTorn,
-		errTooManySearches,
-	} {
-		if errors.Is(err, is) {
-			return true
-		}
-	}
-	return hasCode(err, clusterNotAvailable, clusterNotLeader)
+	return isAny(err, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
+		nats.ErrNoServers, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse,
+		errLost, errTorn, errTooManySearches) || hasCode(err, clusterNotAvailable, clusterNotLeader)
+}
+
+// isAny reports whether err is one of the targets.
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 func failed(what string, err error) error {
@@ -105,12 +104,5 @@ func (b *Backend) permissionError(err error) error {
 // hasCode reports whether err is an error response from the server with one of the codes.
 func hasCode(err error, codes ...jetstream.ErrorCode) bool {
 	var apiErr *jetstream.APIError
-	if errors.As(err, &apiErr) {
-		for _, code := range codes {
-			if apiErr.ErrorCode == code {
-				return true
-			}
-		}
-	}
-	return false
+	return errors.As(err, &apiErr) && slices.Contains(codes, apiErr.ErrorCode)
 }

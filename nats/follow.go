@@ -109,13 +109,8 @@ func (b *Backend) follow(
 // restartable reports whether a new consumer may succeed after err, because err concerns
 // the consumer and not the stream.
 func (b *Backend) restartable(err error) bool {
-	for _, is := range []error{errSkipped, errForked, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
-		jetstream.ErrConsumerNotFound, jetstream.ErrMsgIteratorClosed} {
-		if errors.Is(err, is) {
-			return true
-		}
-	}
-	return b.retryable(err)
+	return isAny(err, errSkipped, errForked, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
+		jetstream.ErrConsumerNotFound, jetstream.ErrMsgIteratorClosed) || b.retryable(err)
 }
 
 // connected returns a context that is canceled when the connection is lost or closed. The

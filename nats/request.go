@@ -248,16 +248,10 @@ func (b *Backend) retryable(err error) bool {
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.As(err, &broken) {
 		return !b.nc.IsClosed()
 	}
-	for _, is := range []error{
-		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
+	return isAny(err, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
 		nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout,
-		jetstream.ErrTooManyStalledMsgs, errTorn,
-	} {
-		if errors.Is(err, is) {
-			return true
-		}
-	}
-	return hasCode(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
+		jetstream.ErrTooManyStalledMsgs, errTorn) ||
+		hasCode(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
 }
 
 // These are error codes in the server's responses.

@@ -71,24 +71,12 @@ func (x *strays) report(b *Backend, seq uint64, reason error) {
 	}
 }
 
-// afterUndecodable returns the first sequence number after the undecodable messages that
-// include seq. It returns false if the message with this number is not known to be
-// undecodable.
-func (x *strays) afterUndecodable(seq uint64) (uint64, bool) {
+// undecodableAt returns the consecutive undecodable messages that include seq. It returns false if
+// the message with this number is not known to be undecodable.
+func (x *strays) undecodableAt(seq uint64) (span, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s, found := x.undecodable.at(seq)
-	return s.to + 1, found
-}
-
-// firstUndecodable returns the first sequence number of the consecutive undecodable messages
-// that include seq. It returns false if the message with this number is not known to be
-// undecodable.
-func (x *strays) firstUndecodable(seq uint64) (uint64, bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	s, found := x.undecodable.at(seq)
-	return s.from, found
+	return x.undecodable.at(seq)
 }
 
 func (x *strays) forget() {
@@ -119,14 +107,14 @@ func (b *Backend) skip(seq uint64) uint64 {
 // the survey covers them.
 func (b *Backend) skipUpTo(end, seq uint64) uint64 {
 	for seq <= end {
-		next, found := b.survey.afterStrays(seq)
+		skipped, found := b.survey.straysAt(seq)
 		if is, _ := b.survey.is(seq); !found && !is {
-			next, found = b.strays.afterUndecodable(seq)
+			skipped, found = b.strays.undecodableAt(seq)
 		}
 		if !found {
 			break
 		}
-		seq = min(next, end+1)
+		seq = min(skipped.to, end) + 1
 	}
 	return seq
 }

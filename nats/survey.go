@@ -64,14 +64,12 @@ func (x *survey) is(seq uint64) (is, known bool) {
 	return !none && seq <= x.head.seq, true
 }
 
-// afterStrays returns the first sequence number after the strays that include seq, and
-// false if seq is not a stray. Messages after the newest block do not count as strays yet,
-// because a later message may prove that they are blocks.
-func (x *survey) afterStrays(seq uint64) (uint64, bool) {
+// straysAt returns the consecutive strays that include seq, and false if seq is not a stray. Messages after the newest
+// block do not count as strays yet, because a later message may prove that they are blocks.
+func (x *survey) straysAt(seq uint64) (span, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	s, found := x.strays.at(seq)
-	return s.to + 1, found
+	return x.strays.at(seq)
 }
 
 // note extends the survey up to the message with the sequence number seen. The argument blocks must contain all blocks
@@ -207,8 +205,8 @@ func (b *Backend) surveyNewest(ctx context.Context, end uint64) (stored, bool, e
 				break
 			}
 		}
-		if s, found := b.strays.firstUndecodable(from - 1); found {
-			from = s
+		if skipped, found := b.strays.undecodableAt(from - 1); found {
+			from = skipped.from
 			continue
 		}
 		to := from
