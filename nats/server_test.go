@@ -2,10 +2,10 @@ package natschain_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -25,8 +25,12 @@ type broker struct {
 // newBroker starts a server on 127.0.0.1 and stops it at the end of the test.
 func newBroker(t testing.TB, change ...func(*server.Options)) *broker {
 	t.Helper()
+	port, err := testkit.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := &broker{t: t, opts: server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 	}}
 	for _, c := range change {
 		c(&b.opts)
@@ -47,7 +51,7 @@ func (b *broker) start() {
 	if !s.ReadyForConnections(patience) {
 		b.t.Fatalf("the NATS server was not ready for connections within %v", patience)
 	}
-	b.Server, b.opts.Port = s, s.Addr().(*net.TCPAddr).Port // the same port after a restart
+	b.Server = s
 }
 
 func (b *broker) stop() {
