@@ -17,7 +17,7 @@ import (
 )
 
 // newConfiguredBroker starts a server with the configuration in the README.
-func newConfiguredBroker(t *testing.T) *broker {
+func newConfiguredBroker(t *testing.T, change ...func(*server.Options)) *broker {
 	t.Helper()
 	for _, user := range []string{"HOST", "INDEXER", "OPERATOR"} {
 		t.Setenv(user+"_PASSWORD", password)
@@ -26,7 +26,8 @@ func newConfiguredBroker(t *testing.T) *broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newBroker(t, func(o *server.Options) { o.Accounts, o.Users = conf.Accounts, conf.Users })
+	configure := func(o *server.Options) { o.Accounts, o.Users = conf.Accounts, conf.Users }
+	return newBroker(t, append(change, configure)...)
 }
 
 // TestREADMEConfigurationRestrictsPublishing runs a server with the configuration in the README. Each
