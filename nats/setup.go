@@ -56,24 +56,32 @@ func older(version string, than [2]int) bool {
 	return err == nil && (major < than[0] || major == than[0] && minor < than[1])
 }
 
+// prepared returns the state of a stream. If the stream does not exist and Options.Create is set, prepared calls create
+// first. what names the stream or bucket in errors.
+func (b *Backend) prepared(
+	ctx context.Context, stream, what string, create func(context.Context) error,
+) (*jetstream.StreamInfo, error) {
+	info, err := b.info(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
+		if err := b.retry(ctx, create); err != nil {
+			return nil, failed("create "+what, b.permissionError(err))
+		}
+		info, err = b.info(ctx, stream)
+	}
+	return info, lookupError(what, err)
+}
+
 func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	name := b.names.stream
-	info, err := b.info(ctx, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
-		err = b.retry(ctx, func(ctx context.Context) error {
-			_, err := b.js.CreateStream(ctx, b.streamConfig())
-			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // created concurrently by another process
-				return nil
-			}
-			return err
-		})
-		if err != nil {
-			return nil, failed(fmt.Sprintf("create the stream %q", name), b.permissionError(err))
+	info, err := b.prepared(ctx, name, fmt.Sprintf("the stream %q", name), func(ctx context.Context) error {
+		_, err := b.js.CreateStream(ctx, b.streamConfig())
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // created concurrently by another process
+			return nil
 		}
-		info, err = b.info(ctx, name)
-	}
+		return err
+	})
 	if err != nil {
-		return nil, lookupError(fmt.Sprintf("the stream %q", name), err)
+		return nil, err
 	}
 	if err := b.checkStream(info); err != nil {
 		return nil, err
@@ -184,25 +192,19 @@ func (b *Backend) checkStream(info *jetstream.StreamInfo) error {
 }
 
 func (b *Backend) prepareBucket(ctx context.Context) error {
-	info, err := b.info(ctx, b.names.balances)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
-		err = b.retry(ctx, func(ctx context.Context) error {
-			_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: b.names.bucket, Description: "balances, by chaingql",
-				Replicas: b.opts.Create.Replicas, Storage: b.opts.Create.storage(),
-			})
-			if errors.Is(err, jetstream.ErrBucketExists) {
-				return nil
-			}
-			return err
+	what := fmt.Sprintf("the key-value bucket %q", b.names.bucket)
+	info, err := b.prepared(ctx, b.names.balances, what, func(ctx context.Context) error {
+		_, err := b.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: b.names.bucket, Description: "balances, by chaingql",
+			Replicas: b.opts.Create.Replicas, Storage: b.opts.Create.storage(),
 		})
-		if err != nil {
-			return failed(fmt.Sprintf("create the bucket %q", b.names.bucket), b.permissionError(err))
+		if errors.Is(err, jetstream.ErrBucketExists) {
+			return nil
 		}
-		info, err = b.info(ctx, b.names.balances)
-	}
+		return err
+	})
 	if err != nil {
-		return lookupError(fmt.Sprintf("the key-value bucket %q", b.names.bucket), err)
+		return err
 	}
 	return b.checkBucket(info)
 }

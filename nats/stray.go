@@ -40,35 +40,38 @@ type strays struct {
 // maxStrayLines is the maximum number of stray messages that are logged per minute.
 const maxStrayLines = 10
 
+// report counts and logs the message with the sequence number seq, unless that was done before.
 func (x *strays) report(b *Backend, seq uint64, reason error) {
-	x.mu.Lock()
-	_, known := x.reported.at(seq)
-	if !known {
-		x.reported.add(seq, seq)
-		x.count++
-	}
-	if !errors.Is(reason, errStray) {
-		x.undecodable.add(seq, seq)
-	}
-	if now := time.Now(); !known && now.Sub(x.since) > time.Minute {
-		x.since, x.logged = now, 0
-	}
-	suppressed := x.suppressed
-	switch {
-	case known:
-	case x.logged < maxStrayLines:
-		x.logged++
-		x.suppressed = 0
-	default:
-		x.suppressed++
-		known = true
-	}
-	x.mu.Unlock()
-	if !known {
+	if suppressed, log := x.note(seq, reason); log {
 		b.opts.Logger.Warn("skipped a message in the block stream that is not a block of the chain",
 			slog.String("stream", b.names.stream), slog.Uint64("seq", seq), slog.Any("error", reason),
 			slog.Uint64("suppressed", suppressed))
 	}
+}
+
+// note counts a message. It reports whether to log the message, with the number of messages that were not logged since
+// the last line.
+func (x *strays) note(seq uint64, reason error) (suppressed uint64, log bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !errors.Is(reason, errStray) {
+		x.undecodable.add(seq, seq)
+	}
+	if _, known := x.reported.at(seq); known {
+		return 0, false
+	}
+	x.reported.add(seq, seq)
+	x.count++
+	if now := time.Now(); now.Sub(x.since) > time.Minute {
+		x.since, x.logged = now, 0
+	}
+	if x.logged == maxStrayLines {
+		x.suppressed++
+		return 0, false
+	}
+	x.logged++
+	suppressed, x.suppressed = x.suppressed, 0
+	return suppressed, true
 }
 
 // undecodableAt returns the consecutive undecodable messages that include seq. It returns false if
