@@ -46,6 +46,9 @@ var (
 // MaxPage is the largest value of BlocksQuery.First and BlocksQuery.Last that a Backend must support.
 const MaxPage = 1000
 
+// MaxCursor is the maximum length of a [Cursor] in bytes.
+const MaxCursor = 192
+
 // A Backend provides one chain: its balances, its stored blocks, and its new blocks as they are committed. All projects
 // see the same chain. To serve several chains, create one [Handler] for each. Package backendtest checks every rule
 // below.
@@ -202,8 +205,9 @@ type Block struct {
 // byte ("9" is after "10"). Only the Backend knows their structure; [ChainOrder] and [SeqCursor] create suitable ones.
 //
 // A cursor consists of printable ASCII characters without spaces, from '!' to '~', because JSON, event ids and headers
-// would alter other characters. The Handler rejects any other cursor: a client that sends one receives BAD_USER_INPUT,
-// and a Backend that returns one causes an internal error.
+// would alter other characters. It has at most [MaxCursor] of them, because the end of a socket reports the cursors of
+// all its subscriptions. The Handler rejects any other cursor: a client that sends one receives BAD_USER_INPUT, and a
+// Backend that returns one causes an internal error.
 //
 // The cursor "" is before the first block that ever existed. A cursor after the newest block is valid: Follow waits for
 // a block after it. A cursor is too old ([ErrCursorTooOld]) if a block after it was pruned. The cursor of the newest

@@ -242,8 +242,8 @@ func (cs *chains) verify(c *chain, err error, blocks ...Block) error {
 // maxEpoch is the maximum size of an epoch in bytes.
 const maxEpoch = 32
 
-// checkCursors returns an error if the epoch is invalid, or if a block's cursor has characters that JSON, event ids or
-// headers would change, or that separate a cursor from its epoch.
+// checkCursors returns an error if the epoch is invalid, or if a block's cursor is invalid or has the character that
+// separates a cursor from its epoch.
 func (c *chain) checkCursors(blocks []Block) error {
 	if c.suffix != "" && !validEpoch(c.epoch()) {
 		return fmt.Errorf("chaingql: Backend returned epoch %.80q: it must be 1 to %d letters and digits",
@@ -251,9 +251,9 @@ func (c *chain) checkCursors(blocks []Block) error {
 	}
 	for i := range blocks {
 		switch cursor := blocks[i].Cursor; {
-		case !printable(cursor):
-			return fmt.Errorf("chaingql: Backend returned cursor %.80q: it must be printable ASCII without spaces",
-				cursor)
+		case !cursor.valid():
+			return fmt.Errorf("chaingql: Backend returned cursor %.80q: it must be printable ASCII without spaces, "+
+				"of at most %d bytes", cursor, MaxCursor)
 		case c.suffix != "" && strings.Contains(string(cursor), epochSign):
 			return fmt.Errorf("chaingql: Backend returned cursor %.80q: with an epoch, it must not contain %q",
 				cursor, epochSign)

@@ -12,13 +12,14 @@ import (
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-func printable(c Cursor) bool {
+// valid reports whether clients can receive the cursor and send it back.
+func (c Cursor) valid() bool {
 	for i := range len(c) {
 		if c[i] <= ' ' || c[i] > '~' {
 			return false
 		}
 	}
-	return true
+	return len(c) <= MaxCursor
 }
 
 // masterchain is the workchain whose blocks determine the order of the blocks in all other workchains.
@@ -96,23 +97,24 @@ func (c *chain) cursor(cursor string, gaps blocklog.ReportedGaps) string {
 }
 
 // parse splits a client's cursor into the Backend's cursor and the reported gaps. gaps is 0 if another process created
-// the cursor. parse returns an error if the cursor belongs to another epoch.
+// the cursor. parse returns an error if the cursor is invalid or belongs to another epoch.
 func (c *chain) parse(cursor string) (plain string, gaps blocklog.ReportedGaps, err *plan.Error) {
 	plain, gaps, id := cutGaps(cursor)
 	if id != c.id {
 		gaps = 0
 	}
-	if c.suffix == "" {
-		return plain, gaps, nil
+	epoch, foreign := "", false
+	if c.suffix != "" {
+		plain, epoch, foreign = strings.Cut(plain, epochSign)
+		foreign = foreign && epoch != c.epoch()
 	}
-	plain, epoch, ok := strings.Cut(plain, epochSign)
 	switch {
-	case !ok, epoch == c.epoch():
-		return plain, gaps, nil
-	case validEpoch(epoch):
+	case foreign && validEpoch(epoch):
 		return "", 0, epochChanged()
+	case foreign, !Cursor(plain).valid():
+		return "", 0, &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput}
 	}
-	return "", 0, &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput}
+	return plain, gaps, nil
 }
 
 // parseBounds replaces the client's cursors in q with the Backend's cursors.

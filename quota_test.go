@@ -180,7 +180,7 @@ func TestSubscriptionBytesAreCounted(t *testing.T) {
 			return h.Subscribe(fmt.Sprintf(document, i, strings.Repeat("1000 ", 90)), nil)
 		},
 		"a cursor": func(h *chaingql.Handler, i int) (func(), error) {
-			after := fmt.Sprintf("%03000d", i)
+			after := fmt.Sprintf("%0192d", i)
 			return h.Subscribe(`subscription($a:String){blocks(after:$a){id}}`, map[string]any{"a": after})
 		},
 	} {

@@ -291,10 +291,7 @@ func (s *subscription) id() string { return s.chain.cursor(s.reader.LastReturned
 
 func (s *subscription) cursor() string {
 	cursor := s.reader.Cursor()
-	if cursor = s.chain.cursor(cursor, s.reader.ReportedGaps(cursor)); len(cursor) > maxResumeCursor {
-		return ""
-	}
-	return cursor
+	return s.chain.cursor(cursor, s.reader.ReportedGaps(cursor))
 }
 
 func (s *subscription) pending() *ending {
@@ -311,17 +308,13 @@ func (s *subscription) pending() *ending {
 	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
 }
 
-// maxResumeCursor is the maximum size in bytes of a cursor that the end of a subscription reports. A longer cursor is
-// omitted. A client may have sent it, for each of the subscriptions on a socket.
-const maxResumeCursor = 256
-
 // at returns a copy of e with the cursor that a stream has reached.
 func at(e *plan.Error, cursor string) *plan.Error {
 	known := *e // e may be shared
 	known.Details = map[string]string{}
 	maps.Copy(known.Details, e.Details)
-	if known.Details["cursor"] = cursor; cursor == "" || len(cursor) > maxResumeCursor {
-		delete(known.Details, "cursor")
+	if cursor != "" {
+		known.Details["cursor"] = cursor
 	}
 	return &known
 }

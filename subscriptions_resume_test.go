@@ -3,7 +3,6 @@ package chaingql_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -308,23 +307,25 @@ func TestStreamFromTheOldestStoredBlockHasNoGapBeforeThatBlock(t *testing.T) {
 	})
 }
 
-// A client may have sent a long cursor for each of its subscriptions.
-func TestShutdownReportsNoCursorOfMoreThan256Bytes(t *testing.T) {
-	for size, reported := range map[int]bool{256: true, 257: false} {
+// The end of a socket reports the cursors of all its subscriptions, which clients may have sent.
+func TestCursorHasAtMost192Bytes(t *testing.T) {
+	for size, accepted := range map[int]bool{192: true, 193: false} {
 		synctest.Test(t, func(t *testing.T) {
 			none := func(context.Context, chaingql.BlocksQuery) ([]chaingql.Block, error) { return nil, nil }
 			h, _ := newHandler(t, stubBackend{Backend: memchain.New(), blocks: none}, chaingql.Options{})
 			cursor := strings.Repeat("z", size)
+			page := query(h, `{blockchain{blocks(before:"`+cursor+`"){edges{cursor}}}}`, nil)
+			equal(t, "a page is refused", strings.Contains(page, `"Invalid cursor"`), !accepted)
 			c := serve(t, mounted(h)).socket(t)
 			c.send(start("1", `subscription{blocks(after:"`+cursor+`"){id}}`))
 			synctest.Wait()
-			go func() { _ = h.Shutdown(context.Background()) }()
-			want := `"extensions":{"code":"SERVICE_UNAVAILABLE"}}}`
-			if reported {
-				want = `"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"` + cursor + `"}}}`
+			if !accepted {
+				c.expect("response to a long cursor", `{"type":"error","id":"1","payload":`+invalidCursor+`}`)
+				return
 			}
-			c.expect(fmt.Sprint(size, " bytes"), `{"type":"connection_error","id":null,`+
-				`"payload":{"message":"Service is shutting down",`+want, "CLOSE 1001")
+			go func() { _ = h.Shutdown(context.Background()) }()
+			c.expect("the end", `{"type":"connection_error","id":null,"payload":{"message":"Service is shutting down",`+
+				`"extensions":{"code":"SERVICE_UNAVAILABLE","cursor":"`+cursor+`"}}}`, "CLOSE 1001")
 		})
 	}
 }

@@ -287,8 +287,8 @@ func (h Harness) fault() string {
 			len(h.Blocks), minBlocks)
 	}
 	for i := range h.Blocks {
-		if c := h.Blocks[i].Cursor; !printable(c) {
-			return fmt.Sprintf("Harness.Blocks has cursor %q", c) + notPrintable
+		if c := h.Blocks[i].Cursor; cursorFault(c) != "" {
+			return fmt.Sprintf("Harness.Blocks has cursor %q", c) + cursorFault(c)
 		}
 		if i > 0 && h.Blocks[i].Cursor <= h.Blocks[i-1].Cursor {
 			return fmt.Sprintf("Harness.Blocks has cursor %q after %q: cursors must ascend",

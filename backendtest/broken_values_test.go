@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"math/big"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -110,37 +112,13 @@ var brokenValues = []brokenBackend{
 		}),
 		"Follow drops no block if its caller reads slowly: Follow",
 	},
-	{"cursors have non-ASCII characters", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		bytes := func(s chaingql.Cursor) chaingql.Cursor {
-			b := []byte(s)
-			for i := range b {
-				b[i] ^= 0x80
-			}
-			return chaingql.Cursor(b)
-		}
-		stored := func(blocks []block) []block {
-			changed := append([]block(nil), blocks...)
-			for i := range changed {
-				changed[i].Cursor = bytes(changed[i].Cursor)
-			}
-			return changed
-		}
-		h.Cursor = func(n uint64) chaingql.Cursor { return bytes(chaingql.SeqCursor(n)) }
-		h.Append = func(blocks []block) error { return c.Append(stored(blocks)...) }
-		h.Prune = func(before chaingql.Cursor) error { c.Prune(bytes(before)); return nil }
-		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
-			q.After, q.Before = bytes(q.After), bytes(q.Before)
-			page, err := c.Blocks(ctx, q)
-			return stored(page), err
-		}, follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			return func(yield yieldFunc) {
-				c.Follow(ctx, bytes(after))(func(b block, err error) bool {
-					b.Cursor = bytes(b.Cursor)
-					return yield(b, err)
-				})
-			}
-		}}
-	}, "a cursor must be printable ASCII without spaces"},
+	{"cursors have non-ASCII characters", changeCursors(nonASCII, nonASCII),
+		"a cursor must be printable ASCII without spaces"},
+	{"cursors are too long", changeCursors(
+		func(c chaingql.Cursor) chaingql.Cursor { return chaingql.Cursor(longPrefix) + c },
+		func(c chaingql.Cursor) chaingql.Cursor {
+			return chaingql.Cursor(strings.TrimPrefix(string(c), longPrefix))
+		}), "a cursor must have at most 192 bytes"},
 	{"SetBalance loses concurrent changes", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var all atomic.Pointer[map[chaingql.Address]*big.Int]
 		all.Store(&map[chaingql.Address]*big.Int{})
@@ -160,3 +138,42 @@ var brokenValues = []brokenBackend{
 		h.Backend = struct{ chaingql.Backend }{override{Chain: c, balance: balance}}
 	}, "Balance is correct while balances are being set: "},
 }
+
+// changeCursors breaks a chain: change returns the cursor that the Backend has for one of the chain, and restore does
+// the opposite.
+func changeCursors(change, restore func(chaingql.Cursor) chaingql.Cursor) breakFunc {
+	return func(_ context.Context, c *memchain.Chain, h *Harness) {
+		with := func(f func(chaingql.Cursor) chaingql.Cursor, blocks []block) []block {
+			changed := slices.Clone(blocks)
+			for i := range changed {
+				changed[i].Cursor = f(changed[i].Cursor)
+			}
+			return changed
+		}
+		h.Cursor = func(n uint64) chaingql.Cursor { return change(chaingql.SeqCursor(n)) }
+		h.Append = func(blocks []block) error { return c.Append(with(restore, blocks)...) }
+		h.Prune = func(before chaingql.Cursor) error { c.Prune(restore(before)); return nil }
+		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
+			q.After, q.Before = restore(q.After), restore(q.Before)
+			page, err := c.Blocks(ctx, q)
+			return with(change, page), err
+		}, follow: func(ctx context.Context, after chaingql.Cursor) seq {
+			return func(yield yieldFunc) {
+				c.Follow(ctx, restore(after))(func(b block, err error) bool {
+					b.Cursor = change(b.Cursor)
+					return yield(b, err)
+				})
+			}
+		}}
+	}
+}
+
+func nonASCII(c chaingql.Cursor) chaingql.Cursor {
+	b := []byte(c)
+	for i := range b {
+		b[i] ^= 0x80
+	}
+	return chaingql.Cursor(b)
+}
+
+var longPrefix = strings.Repeat("a", 192)

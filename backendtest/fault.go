@@ -19,8 +19,8 @@ func pageFault(stored []chaingql.Block, q chaingql.BlocksQuery, page []chaingql.
 		switch {
 		case b.Cursor == "":
 			return "returned a block without a cursor"
-		case !printable(b.Cursor):
-			return at(notPrintable)
+		case cursorFault(b.Cursor) != "":
+			return at("%s", cursorFault(b.Cursor))
 		case i > 0 && b.Cursor == page[i-1].Cursor:
 			return at(" twice")
 		case i > 0 && b.Cursor < page[i-1].Cursor:
@@ -70,11 +70,16 @@ func ascending(a, b chaingql.Block) int { return cmp.Compare(a.Cursor, b.Cursor)
 // byCursor compares the cursor of b with c, for a binary search.
 func byCursor(b chaingql.Block, c chaingql.Cursor) int { return cmp.Compare(b.Cursor, c) }
 
-const notPrintable = ": a cursor must be printable ASCII without spaces, so that clients can send it back"
-
-// printable reports whether c consists of printable ASCII characters without spaces.
-func printable(c chaingql.Cursor) bool {
-	return !strings.ContainsFunc(string(c), func(r rune) bool { return r <= ' ' || r > '~' })
+// cursorFault describes why c cannot be a cursor, or returns "" if it can. The description continues a sentence that
+// ends with the cursor.
+func cursorFault(c chaingql.Cursor) string {
+	switch {
+	case strings.ContainsFunc(string(c), func(r rune) bool { return r <= ' ' || r > '~' }):
+		return ": a cursor must be printable ASCII without spaces, so that clients can send it back"
+	case len(c) > chaingql.MaxCursor:
+		return fmt.Sprintf(": a cursor must have at most %d bytes", chaingql.MaxCursor)
+	}
+	return ""
 }
 
 // blockFault describes the first field of got that differs from want, the stored block,

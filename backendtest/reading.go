@@ -149,8 +149,8 @@ func (f *reading) expect(want []chaingql.Block) {
 // take checks that Follow yielded the expected block, and records it as the last one.
 func (f *reading) take(got, want chaingql.Block) {
 	switch {
-	case !printable(got.Cursor):
-		f.t.Fatalf("%s yielded cursor %q%s", f.name, got.Cursor, notPrintable)
+	case cursorFault(got.Cursor) != "":
+		f.t.Fatalf("%s yielded cursor %q%s", f.name, got.Cursor, cursorFault(got.Cursor))
 	case got.Cursor == f.last:
 		f.t.Fatalf("%s yielded cursor %q again: blocks must ascend; only the newest stored block may be yielded twice",
 			f.name, got.Cursor)
