@@ -7,7 +7,9 @@ import "container/list"
 const variantsDivisor = 4
 
 // An lru has two lists of entries, each with the most recently used first. Only entries in the list once are evicted.
-// With a single list, a flood of documents that are used once would evict those that clients use all the time.
+// With a single list, a flood of documents that are used once would evict those that clients use all the time. A flood
+// of documents that are used twice still can: no number of uses, and no order of them, is beyond a hostile client. If
+// entries in found were kept for a time instead, few requests could keep all others out.
 type lru struct {
 	once  list.List // entries that were not found since they were added, and entries for which found has no room
 	found list.List // entries that were found again; if they take too much memory, the oldest ones return to once
