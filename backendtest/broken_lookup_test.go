@@ -249,6 +249,16 @@ var brokenLookups = []brokenBackend{
 		func(c *memchain.Chain, ctx context.Context, at time.Time) (block, error) {
 			return c.MasterBlockByTime(ctx, at.Add(time.Second))
 		}), "MasterBlockByTime(1700000004) returned cursor"},
+	{"MasterBlockByTime returns the last block of those with the same time", changeByTime(
+		func(c *memchain.Chain, ctx context.Context, at time.Time) (block, error) {
+			b, err := c.MasterBlockByTime(ctx, at)
+			w := int32(masterchain)
+			next, _ := c.Blocks(ctx, query{Workchain: &w, After: b.Cursor, First: 1})
+			if err == nil && len(next) > 0 && next[0].Time.Equal(b.Time) {
+				return next[0], nil
+			}
+			return b, err
+		}), "MasterBlockByTime(0) returned cursor"},
 	{"MasterBlockByTime returns the newest block for a later time", changeByTime(
 		func(c *memchain.Chain, ctx context.Context, at time.Time) (block, error) {
 			b, err := c.MasterBlockByTime(ctx, at)

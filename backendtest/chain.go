@@ -22,13 +22,14 @@ const (
 //
 // The blocks ascend by cursor; [chaingql.ChainOrder] makes the cursors. In each shard,
 // seq_no increases by one. After a split, seq_no continues from the parent shard. After a
-// merge, it continues from the higher seq_no of the two merged shards.
+// merge, it continues from the higher seq_no of the two merged shards. Every third
+// masterchain block has the same time as the one before it.
 func Chain(n int, seed uint64) []chaingql.Block {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	shards := map[uint64]height{wholeShard: {}}
 	var blocks []chaingql.Block
 	for master := uint32(1); len(blocks) < n; master++ {
-		at := time.Unix(1_700_000_000+4*int64(master), 0).UTC()
+		at := time.Unix(1_700_000_000+4*int64(master-master%3/2), 0).UTC() // block 2 has the time of block 1
 		var round []chaingql.Block
 		add := func(workchain int32, shard uint64, seqNo uint32) {
 			round = append(round, chaingql.Block{
