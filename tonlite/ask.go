@@ -58,7 +58,7 @@ func newServers(n network, opts Options) *servers {
 	})
 	set.ctx, set.cancel = context.WithCancel(context.Background())
 	for _, p := range n.servers {
-		set.all = append(set.all, &server{peer: p, zero: n.zero, timeout: opts.Timeout})
+		set.all = append(set.all, &server{peer: p, zero: n.zero, timeout: opts.Timeout, netDial: opts.dial})
 	}
 	return set
 }

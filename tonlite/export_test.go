@@ -1,6 +1,10 @@
 package tonlite
 
-import "time"
+import (
+	"context"
+	"net"
+	"time"
+)
 
 // Hurry sets the timeout of all further queries and attempts to connect. Do not call Hurry while
 // the Backend connects to a server.
@@ -13,3 +17,10 @@ func (b *Backend) Hurry(timeout time.Duration) {
 
 // Prefer makes the server with the given index the preferred one, which is queried first.
 func (b *Backend) Prefer(index uint32) { b.servers.preferred.Store(index) }
+
+// With returns a copy of o with which a Backend connects by calling dial.
+func (o *Options) With(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Options {
+	in := o.withDefaults()
+	in.dial = dial
+	return &in
+}

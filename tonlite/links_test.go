@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"net"
 	"testing"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -32,7 +33,11 @@ func linker(t *testing.T) (id func(seqNo uint32) lite.BlockID, link func(from, t
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := lite.Dial(t.Context(), s.Addr(), ed25519.PublicKey(key), new(lite.Window))
+	conn, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := lite.Connect(t.Context(), conn, ed25519.PublicKey(key), new(lite.Window))
 	if err != nil {
 		t.Fatal(err)
 	}

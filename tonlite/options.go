@@ -1,7 +1,9 @@
 package tonlite
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"time"
 )
 
@@ -45,7 +47,12 @@ type Options struct {
 	//
 	// Default: slog.Default().
 	Logger *slog.Logger
+
+	dial dialFunc // tests replace it
 }
+
+// A dialFunc connects to an address, as the method DialContext of [net.Dialer] does.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func (o *Options) withDefaults() Options {
 	var in Options
@@ -60,6 +67,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if in.Logger == nil {
 		in.Logger = slog.Default()
+	}
+	if in.dial == nil {
+		in.dial = new(net.Dialer).DialContext
 	}
 	return in
 }

@@ -21,6 +21,7 @@ type server struct {
 	peer
 	zero    hashes
 	timeout time.Duration
+	netDial dialFunc
 	window  lite.Window // responses that are not parsed yet
 
 	mu          sync.Mutex
@@ -89,7 +90,11 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if client, err = lite.Dial(ctx, s.addr, s.key, &s.window); err != nil {
+	conn, err := s.netDial(ctx, "tcp", s.addr)
+	if err != nil {
+		return nil, 0, err
+	}
+	if client, err = lite.Connect(ctx, conn, s.key, &s.window); err != nil {
 		return nil, 0, err
 	}
 	since := time.Now()

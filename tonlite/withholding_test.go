@@ -37,47 +37,51 @@ func followAll(ctx context.Context, t *testing.T, b *tonlite.Backend, from, to u
 // each new block almost a timeout late.
 func TestServerThatOnlyAnnouncesLateDoesNotDelayFollow(t *testing.T) {
 	const timeout = 2 * time.Second
-	chain := liteservertest.Generate(60)
-	late, honest, other := start(t, chain, nil), start(t, chain, nil), start(t, chain, nil)
-	grow := func(to uint32) {
-		for _, s := range []*liteservertest.Server{late, honest, other} {
-			s.Advance(to)
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := liteservertest.Generate(60)
+		late, honest, other := m.start(chain), m.start(chain), m.start(chain)
+		grow := func(to uint32) {
+			for _, s := range []*liteservertest.Server{late, honest, other} {
+				s.Advance(to)
+			}
 		}
-	}
-	grow(20)
-	late.DelayNew(timeout * 9 / 10)
-	b := open(t, late.Config(honest, other), &tonlite.Options{Timeout: timeout})
-	b.Prefer(0)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // it would need 72 seconds
-	defer cancel()
-	time.AfterFunc(100*time.Millisecond, func() { grow(21) })
-	late.Asked()
-	followAll(ctx, t, b, 20, 60, func(seqNo uint32) {
-		time.AfterFunc(20*time.Millisecond, func() { grow(seqNo + 1) }) // when Follow waits for it
+		grow(20)
+		late.DelayNew(timeout * 9 / 10)
+		b := m.open(late.Config(honest, other), &tonlite.Options{Timeout: timeout})
+		b.Prefer(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // it would need 72 seconds
+		defer cancel()
+		time.AfterFunc(100*time.Millisecond, func() { grow(21) })
+		late.Asked()
+		followAll(ctx, t, b, 20, 60, func(seqNo uint32) {
+			time.AfterFunc(20*time.Millisecond, func() { grow(seqNo + 1) }) // when Follow waits for it
+		})
+		if n := late.Asked()["lookupBlock"]; n > 6 { // two until it is replaced, and a few that read blocks
+			t.Errorf("the late server received %d lookups for 40 blocks, want at most 6", n)
+		}
 	})
-	if n := late.Asked()["lookupBlock"]; n > 6 { // two until it is replaced, and a few that read blocks
-		t.Errorf("the late server received %d lookups for 40 blocks, want at most 6", n)
-	}
 }
 
 // TestFollowContinuesIfServerWithholdsBlocks lets one server announce and prove each block first, but send none.
 // The others have it a little later.
 func TestFollowContinuesIfServerWithholdsBlocks(t *testing.T) {
-	chain := liteservertest.Generate(30)
-	liar, honest, other := start(t, chain, nil), start(t, chain, nil), start(t, chain, nil)
-	grow := func(to uint32) {
-		liar.Advance(to)
-		time.AfterFunc(150*time.Millisecond, func() { honest.Advance(to); other.Advance(to) })
-	}
-	grow(20)
-	time.Sleep(200 * time.Millisecond)
-	b := open(t, liar.Config(honest, other), nil)
-	b.Prefer(0)
-	liar.SetLie(liteservertest.Withheld)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	time.AfterFunc(100*time.Millisecond, func() { grow(21) })
-	followAll(ctx, t, b, 20, 26, func(seqNo uint32) { grow(seqNo + 1) })
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := liteservertest.Generate(30)
+		liar, honest, other := m.start(chain), m.start(chain), m.start(chain)
+		grow := func(to uint32) {
+			liar.Advance(to)
+			time.AfterFunc(150*time.Millisecond, func() { honest.Advance(to); other.Advance(to) })
+		}
+		grow(20)
+		time.Sleep(200 * time.Millisecond)
+		b := m.open(liar.Config(honest, other), nil)
+		b.Prefer(0)
+		liar.SetLie(liteservertest.Withheld)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		time.AfterFunc(100*time.Millisecond, func() { grow(21) })
+		followAll(ctx, t, b, 20, 26, func(seqNo uint32) { grow(seqNo + 1) })
+	})
 }
 
 // TestServerThatIsSlowToDenyBlocksDoesNotStopFirstPages uses servers that have deleted old blocks. One of them says so

@@ -3,6 +3,7 @@ package liteservertest_test
 import (
 	"context"
 	"crypto/ed25519"
+	"net"
 	"testing"
 	"time"
 
@@ -50,7 +51,13 @@ func TestClientWorksWithIndependentServer(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	dial := func() (*lite.Client, error) { return lite.Dial(ctx, addr, public, new(lite.Window)) }
+	dial := func() (*lite.Client, error) {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		return lite.Connect(ctx, conn, public, new(lite.Window))
+	}
 	var c *lite.Client
 	for c, err = dial(); err != nil && ctx.Err() == nil; c, err = dial() {
 		time.Sleep(10 * time.Millisecond)

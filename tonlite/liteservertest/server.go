@@ -21,6 +21,7 @@ type Server struct {
 	chain *Chain
 	key   ed25519.PrivateKey
 	addr  *net.TCPAddr
+	net   func(network, addr string) (net.Listener, error)
 
 	mu       sync.Mutex
 	listener net.Listener // nil while the Server is stopped
@@ -42,13 +43,18 @@ type Server struct {
 
 // Start starts a Server that serves all blocks of chain. Call Stop when you no longer need the
 // Server.
-func Start(chain *Chain) (*Server, error) {
+func Start(chain *Chain) (*Server, error) { return StartOn(chain, net.Listen) }
+
+// StartOn is like [Start], but uses listen, as the function of package net, to accept connections. The
+// address of the listener must be a [net.TCPAddr]. Thus a test with a network in memory can use
+// package synctest.
+func StartOn(chain *Chain, listen func(network, addr string) (net.Listener, error)) (*Server, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		chain: chain, key: key, conns: make(map[net.Conn]bool),
+		chain: chain, key: key, net: listen, conns: make(map[net.Conn]bool),
 		head: chain.last, oldest: chain.first, grown: make(chan struct{}),
 		asked: make(map[string]int),
 	}
@@ -65,7 +71,7 @@ func Start(chain *Chain) (*Server, error) {
 }
 
 func (s *Server) listen(addr string) error {
-	l, err := net.Listen("tcp4", addr)
+	l, err := s.net("tcp4", addr)
 	if err != nil {
 		return fmt.Errorf("liteservertest: %w", err)
 	}

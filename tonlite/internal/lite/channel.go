@@ -44,13 +44,9 @@ type channel struct {
 	write   sync.Mutex
 }
 
-// dial connects to the server at addr and runs the handshake. The server must prove that it has
-// the private key for key. ctx limits the time for both.
-func dial(ctx context.Context, addr string, key ed25519.PublicKey) (*channel, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
+// connect runs the handshake on conn. The server must prove that it has the private key for key. ctx
+// limits the time. If connect returns an error, it has closed conn.
+func connect(ctx context.Context, conn net.Conn, key ed25519.PublicKey) (*channel, error) {
 	giveUp := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c, err := clientHandshake(conn, key)
 	if !giveUp() { // ctx is done, and the connection was closed

@@ -31,10 +31,11 @@ type Client struct {
 // ErrLost is returned if an established connection has ended.
 var ErrLost = errors.New("the connection is lost")
 
-// Dial connects to the server at addr. key is the server's public key, and window its Window. ctx
-// limits the time of the attempt. Close the Client when you no longer need it.
-func Dial(ctx context.Context, addr string, key ed25519.PublicKey, window *Window) (*Client, error) {
-	ch, err := dial(ctx, addr, key)
+// Connect runs the handshake on conn, a connection to a server. key is the server's public key, and
+// window its Window. ctx limits the time of the handshake. If Connect returns an error, it has closed
+// conn. Close the Client when you no longer need it.
+func Connect(ctx context.Context, conn net.Conn, key ed25519.PublicKey, window *Window) (*Client, error) {
+	ch, err := connect(ctx, conn, key)
 	if err != nil {
 		return nil, err
 	}
