@@ -164,7 +164,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			return timedOut(ctx.Err())
 		case errors.Is(err, errMissing):
 			missing = err
-			h.hurry()
+			h.hurry(s)
 			lagging = lagging || errors.Is(err, errLagging)
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))

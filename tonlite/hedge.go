@@ -59,13 +59,13 @@ func (h *haste) spend(d time.Duration) time.Duration {
 	return h.left
 }
 
-// hurry is called when a server does not have the block. In haste, it queries all other servers at the same time,
+// hurry is called when server s does not have the block. In haste, it queries all other servers at the same time,
 // and next waits for them for a limited time only.
-func (h *hedgedQuery) hurry() {
+func (h *hedgedQuery) hurry(s *server) {
 	if h.haste == nil || !h.since.IsZero() {
 		return
 	}
-	h.since, h.limit = time.Now(), cap(h.replies)
+	h.since, h.limit, h.delay = time.Now(), cap(h.replies), h.set.hedgeDelay(s)
 	h.late = time.After(h.delay + h.haste.spend(0))
 }
 
@@ -84,10 +84,15 @@ func (set *servers) hedge(ctx context.Context, q lite.Message, order []int) *hed
 	h.haste, _ = ctx.Value(hasteKey{}).(*haste)
 	h.ctx, h.cancel = context.WithCancel(ctx)
 	if len(order) > 1 {
-		h.delay = min(max(minHedgeDelay, hedgeFactor*set.all[order[1]].usualLatency()), set.opts.Timeout/4)
+		h.delay = set.hedgeDelay(set.all[order[1]])
 		h.late = time.After(h.delay)
 	}
 	return h
+}
+
+// hedgeDelay returns how long a query waits if server s would usually have responded long before.
+func (set *servers) hedgeDelay(s *server) time.Duration {
+	return min(max(minHedgeDelay, hedgeFactor*s.usualLatency()), set.opts.Timeout/4)
 }
 
 // next returns the next reply. ok is false if all servers have replied, or if time is up after hurry.

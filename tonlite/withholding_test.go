@@ -3,6 +3,9 @@ package tonlite_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,27 +87,40 @@ func TestFollowContinuesIfServerWithholdsBlocks(t *testing.T) {
 	})
 }
 
-// TestServerThatIsSlowToDenyBlocksDoesNotStopFirstPages uses servers that have deleted old blocks. One of them says so
-// only after two seconds.
-func TestServerThatIsSlowToDenyBlocksDoesNotStopFirstPages(t *testing.T) {
-	chain := madeLong()
-	slow, honest, other := start(t, chain, nil), start(t, chain, nil), start(t, chain, nil)
-	for _, s := range []*liteservertest.Server{slow, honest, other} {
-		s.Forget(640)
+// TestServersThatAreSlowToDenyBlocksDoNotStopFirstPages uses servers that have deleted old blocks. Some of them say so
+// only after two seconds. 40 clients request the first page.
+func TestServersThatAreSlowToDenyBlocksDoNotStopFirstPages(t *testing.T) {
+	for _, row := range []struct{ slow, honest int }{{1, 1}, {1, 2}, {3, 2}} {
+		t.Run(fmt.Sprintf("%d slow, %d honest", row.slow, row.honest), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := madeLong()
+				var all []*liteservertest.Server
+				for i := range row.slow + row.honest {
+					all = append(all, m.start(chain))
+					if all[i].Forget(640); i >= row.honest {
+						all[i].DelayMissing(2 * time.Second)
+					}
+				}
+				b := m.open(all[0].Config(all[1:]...), nil)
+				b.Prefer(0)
+				want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 10, After: cursor(640)})
+				for range 3 {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+					var clients sync.WaitGroup
+					for range 40 {
+						clients.Go(func() {
+							if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 10}); err != nil || !slices.Equal(page, want) {
+								t.Errorf("first page: got %d blocks and error %v", len(page), err)
+							}
+						})
+					}
+					clients.Wait()
+					cancel()
+					time.Sleep(time.Minute)
+				}
+			})
+		})
 	}
-	slow.DelayMissing(2 * time.Second)
-	b := open(t, slow.Config(honest, other), nil)
-	b.Prefer(1)
-	want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 10, After: cursor(640)})
-	within(t, 8*time.Second, func() { // one search that waits for the server each time needs more than 12 seconds
-		for range 10 {
-			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
-			if err != nil {
-				t.Fatal(err)
-			}
-			same(t, page, want)
-		}
-	})
 }
 
 // TestFirstPageStartsAtOldestBlockThatIsSent lets one server prove all blocks, but send none. The others
