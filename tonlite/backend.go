@@ -23,13 +23,14 @@ type Backend struct {
 
 	pages, searches, newestPages semaphore
 
-	mu        sync.Mutex
-	head      lite.BlockID  // the newest accepted masterchain block
-	moved     chan struct{} // closed when the head moves
-	following int           // number of Follow calls that keep head up to date
-	oldest    uint32        // seq_no of the oldest masterchain block that was read, or 0 if unknown
-	gone      uint32        // seq_no of a block before oldest that no server sent, or 0 if unknown
-	checked   time.Time     // when a call last began to check gone again
+	searching chan struct{} // full while a call of oldestStep searches
+
+	mu           sync.Mutex
+	head         lite.BlockID  // the newest accepted masterchain block
+	moved        chan struct{} // closed when the head moves
+	following    int           // number of Follow calls that keep head up to date
+	gone, oldest uint32        // see history
+	checked      time.Time     // when a call last began to check gone again
 
 	close sync.Once
 }
@@ -71,6 +72,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		pages:       newSemaphore(maxPages, waitingPages, errPages),
 		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),
 		newestPages: newSemaphore(1, waitingNewest, errPages),
+		searching:   make(chan struct{}, 1),
 	}
 	b.prover = &prover{servers: b.servers, initBlock: n.trusted, key: n.trusted}
 	if err := b.servers.connectAll(ctx); err != nil {

@@ -1,6 +1,7 @@
 package tonlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pa
 		if err := s.acquire(ctx); err != nil {
 			return r, err
 		}
-		r.from, err = b.oldestStep(ctx, 0)
+		r.from, err = b.oldestStep(ctx)
 	case q.After != "" && r.from <= head.SeqNo:
 		if _, known := b.steps.get(r.from); known {
 			return r, nil
@@ -134,14 +135,12 @@ func (s *pageReader) lowest(
 		to := from + min(n-1, r.to-from)
 		steps, err := s.read(ctx, q, masterRange{from, to}, from-r.from)
 		if errors.Is(err, errMissing) && q.After == "" { // deleted meanwhile, or withheld by a server
-			if _, err := b.oldestStep(ctx, max(1, from-1)); err != nil {
-				return nil, err
-			}
+			b.record(max(1, from-1), false)
 			s.release()
 			return b.Blocks(ctx, q)
 		}
 		if errors.Is(err, errMissing) {
-			err = b.missingError(ctx, from, err)
+			err = cmp.Or(b.checkHistory(ctx, from), err)
 		}
 		if err != nil {
 			return nil, err
@@ -176,9 +175,9 @@ func (s *pageReader) highest(
 		steps, err := s.read(ctx, q, masterRange{from, to}, r.to-to)
 		if errors.Is(err, errMissing) {
 			if q.After != "" {
-				return nil, s.missingError(ctx, from, err)
+				return nil, cmp.Or(s.checkHistory(ctx, from), err)
 			}
-			bottom, lost := s.oldestStep(ctx, 0)
+			bottom, lost := s.oldestStep(ctx)
 			switch {
 			case lost != nil:
 				return nil, lost

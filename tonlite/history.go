@@ -12,148 +12,161 @@ import (
 // oldestStep returns the seq_no of the oldest masterchain block whose step can be computed. A
 // step consists of a masterchain block and the shard blocks that are new in it. To know which
 // shard blocks are new, the previous masterchain block is needed. The result is therefore 1 if
-// block 1 can be read, and otherwise one more than the seq_no of the oldest block that can be read. A block
-// with a seq_no of at most above counts as unreadable.
+// block 1 can be read, and otherwise one more than the seq_no of the oldest block that can be read.
 //
-// oldestStep uses a binary search. It continues from the results of earlier calls, even of those that failed, and
-// checks them again, because servers delete old blocks and return after failures. However, it asks only once per
-// timeout whether a server with older blocks is back. It does not wait long for
-// servers that are slow to say that they do not have a block, so the result may be too high.
-func (b *Backend) oldestStep(ctx context.Context, above uint32) (uint32, error) {
+// oldestStep uses a binary search. All calls share its results, even those of a search that failed, and only one
+// call searches at a time. oldestStep does not wait long for servers that are slow to say that they do not have a
+// block, so the result may be too high.
+func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 	ctx = withHaste(ctx, b.opts.Timeout/4)
+	if err := b.recheck(ctx); err != nil {
+		return 0, err
+	}
+	select {
+	case b.searching <- struct{}{}:
+		defer func() { <-b.searching }()
+	case <-ctx.Done():
+		return 0, timedOut(ctx.Err())
+	}
+	for head, _ := b.knownHead(); ; {
+		gone, oldest := b.history()
+		var next uint32
+		switch {
+		case oldest == 1:
+			return 1, nil
+		case oldest > 0 && oldest-gone == 1:
+			return oldest + 1, nil
+		case gone >= head.SeqNo:
+			return 0, errMissing // no server has even the newest block
+		case gone == 0: // some servers have all blocks
+			next = 1
+		case oldest == 0:
+			next = head.SeqNo
+		default:
+			next = gone + (oldest-gone)/2
+		}
+		if err := b.probe(ctx, next); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// recheck checks results of earlier searches again, because servers delete old blocks and return after failures. It
+// checks only once per timeout whether a server with older blocks is back.
+func (b *Backend) recheck(ctx context.Context) error {
+	gone, oldest := b.history()
 	b.mu.Lock()
-	low, high, head := b.gone, b.oldest, b.head.SeqNo
-	check := above == 0 && low > 0 && time.Since(b.checked) >= b.opts.Timeout
-	if check {
+	due := gone > 0 && time.Since(b.checked) >= b.opts.Timeout
+	if due {
 		b.checked = time.Now() // other calls do not wait for slow servers meanwhile
 	}
 	b.mu.Unlock()
-	if above > 0 {
-		low, high = above, 0
-	}
-	back, deleted := false, false
-	var err error
-	if check {
-		back, err = b.readable(ctx, low)
-	}
-	if err == nil && !back && high > 0 {
-		there, lost := b.readable(ctx, high)
-		deleted, err = !there, lost
-	}
-	switch {
-	case err != nil:
-		return 0, err
-	case back: // a server with older blocks
-		low, high = 0, low
-	case deleted:
-		low, high = high, 0
-	}
-	if low >= head {
-		return 0, errMissing
-	}
-	for high == 0 || high-low > 1 {
-		next := low + (high-low)/2
-		switch {
-		case low == 0: // some servers have all blocks
-			next = 1
-		case high == 0:
-			next = head
+	if due {
+		if err := b.probe(ctx, gone); err != nil {
+			return err
 		}
-		there, err := b.readable(ctx, next)
-		switch {
-		case err != nil:
-			return 0, err
-		case there:
-			high = next
-		case next >= head:
-			return 0, errMissing // no server has even the newest block
-		default:
-			low = next
-		}
-		b.setOldest(low, high)
 	}
-	if b.setOldest(low, high); high > 1 {
-		high++
+	if oldest > 0 {
+		return b.probe(ctx, oldest)
 	}
-	return high, nil
+	return nil
 }
 
-// setOldest records that block oldest can be read, and that block gone cannot. 0 means that there is no such block.
-func (b *Backend) setOldest(gone, oldest uint32) {
+// probe tries to read the masterchain block with the given seq_no, and records the result.
+func (b *Backend) probe(ctx context.Context, seqNo uint32) error {
+	there, err := b.readable(ctx, seqNo)
+	if err == nil {
+		b.record(seqNo, there)
+	}
+	return err
+}
+
+// history returns the results of all searches for the oldest block: the seq_no of the newest block that no server
+// sent, and of the oldest block that was read after it. 0 means that there is no such block.
+func (b *Backend) history() (gone, oldest uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.gone, b.oldest = gone, oldest
+	return b.gone, b.oldest
+}
+
+// record records whether the masterchain block with the given seq_no can be read. If the result contradicts earlier
+// ones, these are dropped, because a server has deleted blocks or has returned.
+func (b *Backend) record(seqNo uint32, there bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if there {
+		if b.oldest == 0 || seqNo < b.oldest {
+			b.oldest = seqNo
+		}
+		if b.gone >= seqNo {
+			b.gone = 0
+		}
+		return
+	}
+	b.gone, b.checked = max(b.gone, seqNo), time.Now()
+	if b.oldest <= b.gone {
+		b.oldest = 0
+	}
 }
 
 // has reports whether any server has the masterchain block with the given seq_no. A server must prove
 // the block, because it could invent an id.
 func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
-	_, there, err := b.proven(ctx, seqNo)
-	return there, err
-}
-
-// proven returns the id of the masterchain block with the given seq_no, if a server has it and can prove it.
-func (b *Backend) proven(ctx context.Context, seqNo uint32) (id lite.BlockID, there bool, err error) {
-	head, _ := b.knownHead()
-	id, err = b.lookup(ctx, seqNo, func(id lite.BlockID) error {
-		if known, ok := b.masters.get(seqNo); ok && known.id == id {
-			return nil
-		}
-		return b.prover.prove(ctx, id, head)
-	})
-	if errors.Is(err, errMissing) {
-		return id, false, nil
-	}
-	return id, err == nil, err
+	_, err := b.proven(ctx, seqNo)
+	return found(err)
 }
 
 // readable is like has, but reads the block, because a server may prove a block that it does not send.
 func (b *Backend) readable(ctx context.Context, seqNo uint32) (bool, error) {
-	id, there, err := b.proven(ctx, seqNo)
-	if !there {
-		return false, err
+	id, err := b.proven(ctx, seqNo)
+	if err == nil && !b.knows(id) {
+		var m *master
+		if m, err = b.master(ctx, id); err == nil {
+			b.masters.put(seqNo, m)
+		}
 	}
-	if known, ok := b.masters.get(seqNo); ok && known.id == id {
-		return true, nil
-	}
-	m, err := b.master(ctx, id)
+	return found(err)
+}
+
+// found returns whether a read that ended with err found the block. It returns an error if that is unknown.
+func found(err error) (bool, error) {
 	if errors.Is(err, errMissing) {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	b.masters.put(seqNo, m)
-	return true, nil
+	return err == nil, err
 }
 
-// checkHistory returns an error if no server has the masterchain block before the one with the
-// seq_no from. That block is needed to know which shard blocks are new in the next one.
+// proven returns the id of the masterchain block with the given seq_no from a server that can prove the block.
+func (b *Backend) proven(ctx context.Context, seqNo uint32) (lite.BlockID, error) {
+	head, _ := b.knownHead()
+	return b.lookup(ctx, seqNo, func(id lite.BlockID) error {
+		if b.knows(id) {
+			return nil
+		}
+		return b.prover.prove(ctx, id, head)
+	})
+}
+
+// knows reports whether the masterchain block with the given id is cached.
+func (b *Backend) knows(id lite.BlockID) bool {
+	m, ok := b.masters.get(id.SeqNo)
+	return ok && m.id == id
+}
+
+// checkHistory returns an error if no server, however slow, has the masterchain block before the one with the
+// seq_no from. That block is needed to know which shard blocks are new in the next one. The error is
+// ErrCursorTooOld if servers have later blocks, and otherwise errMissing.
 func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
 	there, err := b.readable(ctx, max(1, from-1))
-	if err == nil && !there {
-		return b.missingError(ctx, from, errMissing)
-	}
-	return err
-}
-
-// missingError returns the error for a read that failed with missing and began at the seq_no
-// from. It returns ErrCursorTooOld if from is lower than that of the oldest readable masterchain
-// block, and no server, however slow, has the block before from. Otherwise it returns missing.
-func (b *Backend) missingError(ctx context.Context, from uint32, missing error) error {
-	bottom, err := b.oldestStep(ctx, 0)
-	if err != nil {
+	if err != nil || there {
 		return err
 	}
-	if from >= bottom {
-		return missing
-	}
-	there, err := b.readable(ctx, max(1, from-1))
+	bottom, err := b.oldestStep(ctx)
 	switch {
 	case err != nil:
 		return err
-	case there:
-		return missing
+	case from < bottom:
+		return chaingql.ErrCursorTooOld
 	}
-	return chaingql.ErrCursorTooOld
+	return errMissing
 }

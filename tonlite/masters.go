@@ -226,7 +226,7 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 		if blocks[i].id == blocks[i+1].prev {
 			continue
 		}
-		if known, ok := b.masters.get(blocks[i].id.SeqNo); ok && known.id == blocks[i].id {
+		if b.knows(blocks[i].id) {
 			return nil, errFork // both were accepted before
 		}
 		if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {

@@ -93,33 +93,42 @@ func TestServersThatAreSlowToDenyBlocksDoNotStopFirstPages(t *testing.T) {
 	for _, row := range []struct{ slow, honest int }{{1, 1}, {1, 2}, {3, 2}} {
 		t.Run(fmt.Sprintf("%d slow, %d honest", row.slow, row.honest), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *memoryNetwork) {
-				chain := madeLong()
-				var all []*liteservertest.Server
-				for i := range row.slow + row.honest {
-					all = append(all, m.start(chain))
-					if all[i].Forget(640); i >= row.honest {
-						all[i].DelayMissing(2 * time.Second)
-					}
-				}
-				b := m.open(all[0].Config(all[1:]...), nil)
-				b.Prefer(0)
-				want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 10, After: cursor(640)})
-				for range 3 {
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
-					var clients sync.WaitGroup
-					for range 40 {
-						clients.Go(func() {
-							if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 10}); err != nil || !slices.Equal(page, want) {
-								t.Errorf("first page: got %d blocks and error %v", len(page), err)
-							}
-						})
-					}
-					clients.Wait()
-					cancel()
-					time.Sleep(time.Minute)
-				}
+				firstPages(t, m, row.slow, row.honest)
 			})
 		})
+	}
+}
+
+func firstPages(t *testing.T, m *memoryNetwork, slow, honest int) {
+	chain := madeLong()
+	var all []*liteservertest.Server
+	for i := range slow + honest {
+		all = append(all, m.start(chain))
+		if all[i].Forget(640); i >= honest {
+			all[i].DelayMissing(2 * time.Second)
+		}
+	}
+	b := m.open(all[0].Config(all[1:]...), nil)
+	b.Prefer(0)
+	want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 10, After: cursor(640)})
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+		all[honest].Asked()
+		var clients sync.WaitGroup
+		for range 40 {
+			clients.Go(func() {
+				page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 10})
+				if err != nil || !slices.Equal(page, want) {
+					t.Errorf("first page: got %d blocks and error %v", len(page), err)
+				}
+			})
+		}
+		clients.Wait()
+		cancel()
+		if n := all[honest].Asked()["lookupBlock"]; n > 10 { // one search needs 6
+			t.Errorf("a slow server received %d lookups for 40 equal pages, want at most 10", n)
+		}
+		time.Sleep(time.Minute)
 	}
 }
 
