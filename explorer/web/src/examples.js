@@ -41,14 +41,14 @@ query balance($address: String!) {
   },
   {
     query: `# Each new block as it comes, until stopped.
-# The last chain_order as "after": go on there.
+# The last cursor as "after": go on there.
 subscription liveBlocks($filter: BlockFilter, $after: String) {
   blocks(filter: $filter, after: $after) {
     seq_no
     workchain_id
     shard
     gen_utime
-    chain_order
+    cursor
     id
   }
 }

@@ -5,15 +5,15 @@ import { closing } from './closing.js'
 import { line } from './line.js'
 
 const fields = 'id: hash seq_no workchain_id shard gen_utime chain_order'
-const newest = `query newest($last: Int) { info { time } blockchain { blocks(last: $last) { edges { node { ${fields} } } } } }`
-const live = `subscription live($after: String) { blocks(after: $after) { ${fields.replace('id: hash', 'id')} } }`
+const newest = `query newest($last: Int) { info { time } blockchain { blocks(last: $last) { edges { cursor node { ${fields} } } } } }`
+const live = `subscription live($after: String) { blocks(after: $after) { cursor ${fields.replace('id: hash', 'id')} } }`
 
 const stored = 50 // number of stored blocks at the beginning
 const silence = 5000 // milliseconds without a block after which the stream checks for a restarted chain
 const slowest = 10_000 // maximum time between two attempts, in milliseconds
 
 export class Stream {
-  cursor = undefined // of the last block
+  cursor = undefined // of the last block; with its suffix, it compares with each chain_order like that of the block
   time = 0 // of the last block, seconds
   ahead = 0 // how much the server's clock is ahead, milliseconds
   attempts = 0
@@ -34,6 +34,7 @@ export class Stream {
       const { code } = end.extensions ?? {}
       if (code === 'UNAUTHENTICATED' || end.code === 4403) return this.told.state('refused', closing({ code: 4403 }).message)
       if (code === 'STREAM_GAP') this.rewind(end.extensions.cursor)
+      else if (code === 'EPOCH_CHANGED') this.restart('The chain was replaced.')
       else if (code === 'CURSOR_TOO_OLD') this.restart('The blocks since the line was lost are no longer kept.')
       else if (end.restart) this.restart(end.restart)
       else this.told.state('lost', end.message)
@@ -48,11 +49,11 @@ export class Stream {
     const { info, blockchain } = await data(this.to, newest, { last: began === undefined ? stored : 1 }, this.leaving.signal)
     if (this.leaving.signal.aborted) return {}
     this.ahead = info.time - (sent + Date.now()) / 2
-    const nodes = blockchain.blocks.edges.map(({ node }) => node)
-    const target = nodes.at(-1)?.chain_order ?? ''
+    const blocks = blockchain.blocks.edges.map(({ cursor, node }) => ({ ...node, cursor }))
+    const target = blocks.at(-1)?.chain_order ?? ''
     if (began === undefined) {
       this.cursor = ''
-      for (const node of nodes) this.take(node, 'stored')
+      for (const block of blocks) this.take(block, 'stored')
     }
     return this.subscription(target, began !== undefined)
   }
@@ -110,13 +111,14 @@ export class Stream {
   }
 
   take(block, how) {
-    this.cursor = block.chain_order
+    this.cursor = block.cursor
     this.time = block.gen_utime
     this.told.block(block, how, Date.now() + this.ahead)
   }
 
+  // rewind drops the blocks after a cursor. It keeps the cursor even if there are none, because its suffix tells the
+  // server which gap it has reported.
   rewind(cursor) {
-    if (cursor >= this.cursor) return
     this.cursor = cursor
     this.told.rewind(cursor)
   }

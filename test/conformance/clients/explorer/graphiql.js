@@ -51,7 +51,7 @@ export default [
     inARow(await there.blocks())
     await there.run() // the button now stops the subscription
     const [last] = seen.slice(-1)
-    await there.edit('variables', JSON.stringify({ after: last.chain_order }))
+    await there.edit('variables', JSON.stringify({ after: last.cursor }))
     await there.run()
     await there.page.waitForFunction(() => {
       const types = window.messages.map(({ type }) => type)

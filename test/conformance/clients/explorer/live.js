@@ -115,7 +115,8 @@ export default [
   caseOf('the live view, STREAM_GAP, SERVICE_UNAVAILABLE and CURSOR_TOO_OLD', async (visit) => {
     const host = await webhost()
     const there = await visit('about:blank')
-    const errors = { 5: (seen) => ({ code: 'STREAM_GAP', cursor: seen[1] }), 15: () => ({ code: 'SERVICE_UNAVAILABLE' }), 16: () => ({ code: 'CURSOR_TOO_OLD' }) }
+    const errors = { 5: (seen) => ({ code: 'STREAM_GAP', cursor: seen[1] }), 10: (seen) => ({ code: 'STREAM_GAP', cursor: seen.at(-1) + suffix }), 15: () => ({ code: 'SERVICE_UNAVAILABLE' }), 16: () => ({ code: 'CURSOR_TOO_OLD' }) }
+    const suffix = '!5.k3v9q0tma1b2c3d' // only the server that reported the gap accepts it
     const subscribed = []
     const seen = []
     let count = 0
@@ -128,7 +129,7 @@ export default [
           id = message.id
           subscribed.push(message.payload.variables.after)
         }
-        server.send(frame)
+        server.send(frame.replace(suffix, ''))
       })
       server.onMessage((frame) => {
         if (over) return
@@ -149,7 +150,8 @@ export default [
     numbers.forEach((number, i) => assert.equal(Number(number), numbers[0] - i))
     await there.state(/^Live\. The blocks since the line was lost are no longer kept\. It starts over\.$/)
     await there.received(14)
-    assert.deepEqual([await there.count('missed'), subscribed.length], [0, 4])
+    assert.deepEqual([await there.count('missed'), subscribed.length], [0, 5])
+    assert.ok(subscribed[2].endsWith(suffix), `the page resumed from ${subscribed[2]}, want the cursor of the gap`)
     await there.page.context().close()
     await host.end()
     return 'it resumes or starts over, and shows no block twice'
@@ -208,6 +210,46 @@ export default [
     await Promise.all([host.end(), server.stop()])
     return 'it starts over'
   }),
+  ...[
+    ['a replaced chain', undefined],
+    ['STREAM_GAP before the chain is replaced', 5],
+  ].map(([name, gap]) => caseOf(`the live view, ${name}`, async (visit) => {
+    const replacement = await serve('-epoch', 'new')
+    const server = await serve('-epoch', 'old')
+    const line = await proxy(server)
+    const there = await visit('about:blank')
+    const seen = []
+    const replace = () => {
+      line.turn(replacement)
+      line.cut()
+    }
+    await there.page.routeWebSocket(/graphql$/, (socket) => {
+      const upstream = socket.connectToServer()
+      let id
+      socket.onMessage((frame) => {
+        id = JSON.parse(frame).id ?? id
+        upstream.send(frame)
+      })
+      upstream.onMessage((frame) => {
+        const { type, payload } = JSON.parse(frame)
+        if (type === 'next' && seen.push(payload.data.blocks) === gap) {
+          socket.send(JSON.stringify({ id, type: 'error', payload: [{ message: 'a gap', extensions: { code: 'STREAM_GAP', cursor: `${seen[1].chain_order}~old` } }] }))
+          replace()
+        } else socket.send(frame)
+      })
+    })
+    await there.page.goto(live(line.place(server)))
+    await there.state(/^Live/)
+    await grown(replacement, 8) // so that cursors of the old chain are positions in the new one
+    if (gap === undefined) replace()
+    await there.state(/^Live\. The chain was replaced\. It starts over\.$/)
+    await there.received(3)
+    assert.equal(await there.count('missed'), 0)
+    await there.page.context().close()
+    line.close()
+    await Promise.all([server.stop(), replacement.stop()])
+    return 'it discards the blocks of the old chain'
+  })),
   caseOf('the live view, keyboard navigation', async (visit) => {
     const server = await serve()
     const there = await visit(live(server))
