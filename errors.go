@@ -184,10 +184,21 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpErr
 	h.write(w, r, h.statusCode(no.status, gqlhttp.JSON), gqlhttp.JSON, appendErrors(nil, plan.Errors{no.Error}))
 }
 
-// writeDocumentErrors responds to a request with an invalid document.
-func (h *Handler) writeDocumentErrors(w http.ResponseWriter, r *http.Request, media string, errs plan.Errors) {
+// writeDocumentErrors responds to a request with an invalid document. The response may be large, because an error has a
+// location for each field that causes it.
+func (h *Handler) writeDocumentErrors(
+	w http.ResponseWriter, r *http.Request, media string, errs plan.Errors, work *slot,
+) {
+	var text []byte
+	if codec := codecOf(media); codec != nil {
+		text = codec.AppendSuffix(appendErrors(codec.AppendPrefix(nil), errs))
+	} else {
+		text = appendErrors(nil, errs)
+	}
+	status := h.statusCode(statusOf(errs), media)
+	work.leave() // the client may read the response slowly
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
-	h.write(w, r, h.statusCode(statusOf(errs), media), media, appendErrors(nil, errs))
+	h.write(w, r, status, media, text)
 }
 
 // appendErrors appends a response that has errors and no data.

@@ -266,20 +266,8 @@ func (h *Handler) execute(
 		h.write(w, r, h.statusCode(status, media), media, text)
 		return
 	}
-	now := xsync.Clock(0)
-	if !out.begin(w, text, now) {
-		text = nil
-		out.finish()
-		h.writeError(w, r, noRoom())
-		return
-	}
-	n, code := len(text), h.statusCode(status, media)
-	text = nil
-	out.deadline, out.requests = xsync.WriteDeadlineFrom(now, h.opts.Limits.WriteTimeout, n), h.requests
-	h.events.responseCut(r, h.respond(w, r, code, media, n, &out.deadline, out.send))
-	var cut bool
-	if y.buffer, cut = out.finish(); cut {
-		h.events.limit(r.Context(), "PendingResponseBytes")
+	var ended bool
+	if y.buffer, ended = h.writeCounted(w, r, h.statusCode(status, media), media, text, out); !ended {
 		return
 	}
 	released = true
@@ -289,13 +277,37 @@ func (h *Handler) execute(
 	}
 }
 
-// write sends a small response, which no budget counts.
+// write sends a response that no budget has counted until now. A small one is never counted.
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
-	deadline := xsync.NewWriteDeadline(h.opts.Limits.WriteTimeout, len(body))
-	_ = h.respond(w, r, status, media, len(body), &deadline, func() error {
-		_, err := w.Write(body)
-		return err
-	})
+	out := &responseShare{budget: h.responses, minLag: stalledAfter, reserved: true}
+	out.Owner = out
+	defer func() { // also if the ResponseWriter panics
+		if out.budget != nil {
+			h.responses.Free(&out.Reservation)
+		}
+	}()
+	h.writeCounted(w, r, status, media, body, out)
+}
+
+// writeCounted sends a response, whose bytes count in out until the client has received it or the budget has ended it.
+// It returns the memory of the response, and whether nothing uses it any longer.
+func (h *Handler) writeCounted(
+	w http.ResponseWriter, r *http.Request, status int, media string, body []byte, out *responseShare,
+) (room []byte, ended bool) {
+	now, n := xsync.Clock(0), len(body)
+	if !out.begin(w, body, now) {
+		out.finish()
+		h.writeError(w, r, noRoom())
+		return nil, false
+	}
+	body = nil // out drops it if the budget ends the response
+	out.deadline, out.requests = xsync.WriteDeadlineFrom(now, h.opts.Limits.WriteTimeout, n), h.requests
+	h.events.responseCut(r, h.respond(w, r, status, media, n, &out.deadline, out.send))
+	room, cut := out.finish()
+	if cut {
+		h.events.limit(r.Context(), "PendingResponseBytes")
+	}
+	return room, !cut
 }
 
 // respond sends the response to a request, which has n bytes, within the deadline. It returns an error if the
@@ -324,21 +336,5 @@ func (h *Handler) writeHeader(w http.ResponseWriter, r *http.Request, status int
 func (h *Handler) noteTimeout(r *http.Request, err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		h.events.limit(r.Context(), "WriteTimeout")
-	}
-}
-
-// forget drops everything in x except buffers of moderate size.
-func (x *requestState) forget() {
-	x.call = call{}
-	x.bound.Release()
-	x.forgetBody()
-}
-
-// forgetBody drops the body, except for a buffer of moderate size, and the parts found in it. A prepared operation
-// needs neither.
-func (x *requestState) forgetBody() {
-	x.scan.release()
-	if cap(x.body)+x.scan.Buffered() > freeBytes {
-		x.body, x.scan = nil, scan{}
 	}
 }

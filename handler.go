@@ -251,12 +251,12 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 		h.execute(ctx, w, r, op, by, cmp.Or(media, stream), x, &work)
 		return
 	}
+	if errs != nil {
+		h.writeDocumentErrors(w, r, cmp.Or(media, stream), errs, &work)
+		return
+	}
 	work.leave()
 	switch {
-	case errs != nil && media == "":
-		h.serveEvents(w, r, stream, &singleEvent{appendErrors(nil, errs)})
-	case errs != nil:
-		h.writeDocumentErrors(w, r, media, errs)
 	case stream != "":
 		inside = false
 		gate.Leave()

@@ -203,3 +203,47 @@ func TestSocketResponseEndsUnreadHTTPResponsesAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// manyLocations is a request with an invalid document of 16 kB, whose errors have about 1,350 locations each.
+func manyLocations() string {
+	var b strings.Builder
+	for i := range 5 {
+		fmt.Fprintf(&b, "subscription A%d{...F}", i)
+	}
+	b.WriteString("fragment F on Subscription{blocks{id}")
+	b.WriteString(strings.Repeat("...{"+strings.Repeat("__typename ", 8)+"}", 168))
+	return `{"query":"` + b.String() + `}"}`
+}
+
+func TestUnreadErrorsCountTowardPendingResponseBytes(t *testing.T) {
+	for _, accept := range []string{"application/json", "text/event-stream"} {
+		t.Run(accept, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const budget = 2 << 20
+				h, _ := newHandler(t, memchain.New(), chaingql.Options{
+					Limits: chaingql.Limits{PendingResponseBytes: budget},
+				})
+				n := serve(t, h)
+				body := manyLocations()
+				unread := n.wire(t)
+				unread.post("/demo/graphql", body, len(body), "Accept: "+accept)
+				synctest.Wait()
+				if _, held := h.Pending(); held < 300<<10 {
+					t.Errorf("%d bytes are counted for an unread response with many errors", held)
+				}
+				for range 20 {
+					n.wire(t).post("/demo/graphql", body, len(body), "Accept: "+accept)
+					synctest.Wait()
+				}
+				_, held := h.Pending()
+				if held > budget {
+					t.Errorf("%d bytes are counted, more than the budget", held)
+				}
+				w := n.wire(t)
+				w.post("/demo/graphql", body, len(body))
+				status, _ := w.response()
+				equal(t, "status if the budget is full", status, 503)
+			})
+		})
+	}
+}

@@ -242,3 +242,19 @@ func decodeURL(query string, depth int) (*request, *httpError) {
 	}
 	return requestOf(fields)
 }
+
+// forget drops everything in x except buffers of moderate size.
+func (x *requestState) forget() {
+	x.call = call{}
+	x.bound.Release()
+	x.forgetBody()
+}
+
+// forgetBody drops the body, except for a buffer of moderate size, and the parts found in it. A prepared operation
+// needs neither.
+func (x *requestState) forgetBody() {
+	x.scan.release()
+	if cap(x.body)+x.scan.Buffered() > freeBytes {
+		x.body, x.scan = nil, scan{}
+	}
+}

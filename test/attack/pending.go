@@ -124,6 +124,18 @@ func slowBodiesAfterResponses() []attack {
 	return []attack{withConnectionsFor(time.Second, name, 800, open, func(s *target) error { return nil })}
 }
 
+// manyLocations returns a request with an invalid document of 16 kB, whose response has 350 kB: each of the ten errors
+// has about 1,350 locations.
+func manyLocations() string {
+	var b strings.Builder
+	for i := range 5 {
+		fmt.Fprintf(&b, "subscription A%d{...F}", i)
+	}
+	b.WriteString("fragment F on Subscription{blocks{id}")
+	b.WriteString(strings.Repeat("...{"+strings.Repeat("__typename ", 8)+"}", 168))
+	return `{"query":"` + b.String() + `}"}`
+}
+
 // unreadResponses returns attacks that request large responses and never read them.
 func unreadResponses() []attack {
 	text := expensiveQuery()
@@ -147,6 +159,14 @@ func unreadResponses() []attack {
 			}))
 		}
 	}
+	invalid := manyLocations()
+	all = append(all, withConnections("22 HTTP/2 connections with 95 streams of errors with many locations", 22,
+		func(s *target) (net.Conn, error) {
+			return s.dial2(h2Preface(0, false), streams(95, func(i int) []byte {
+				accept := []string{"application/json", "text/event-stream"}[i%2]
+				return h2Post(i, invalid, len(invalid), "accept", accept)
+			}))
+		}))
 	all = append(all, withConnections("100 connections of unread responses", 100, func(s *target) (net.Conn, error) {
 		c, err := s.dial()
 		if err == nil {
