@@ -55,7 +55,7 @@ npx wscat -c ws://%[1]s/demo/graphql -s graphql-ws -w -1 -x '{"id":"1","type":"s
 
 // serve runs the server until ctx is done. At each interval of length pace, it appends a block with two transactions.
 func serve(ctx context.Context, listener net.Listener, pace time.Duration) error {
-	chain, book := memchain.New(), &ledger{}
+	chain, book := memchain.New(), newLedger()
 	handler := chaingql.New(chain, options(book))
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", handler)
