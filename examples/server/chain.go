@@ -21,6 +21,7 @@ const (
 	wholeShard  = 1 << 63
 	usualLead   = 3 * time.Second // default of -lead
 	pace        = time.Second     // interval between two rounds of simulated blocks
+	kept        = 10_000          // number of simulated rounds that the chain keeps
 )
 
 // A shard is a shard of the chain with the sequence number of its newest block.
@@ -31,7 +32,7 @@ type shard struct {
 }
 
 // makeBlocks waits for lead and appends the recorded blocks at the given rate per second. Then it appends simulated
-// blocks until ctx is done.
+// blocks until ctx is done. It removes blocks that are too old.
 func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.Block, lead time.Duration,
 	rate float64) error {
 	start := time.Now().Add(lead)
@@ -49,9 +50,13 @@ func makeBlocks(ctx context.Context, chain *memchain.Chain, recorded []chaingql.
 	if n := len(recorded); n > 0 && recorded[n-1].Workchain != masterchain {
 		next = shards[len(shards)-1:] // the recording lacks the masterchain block of its last round
 	}
-	for {
+	master := shards[len(shards)-1]
+	for simulated := 1; ; simulated++ {
 		if err := chain.Append(round(next, time.Now())...); err != nil {
 			return err
+		}
+		if simulated > kept {
+			chain.Prune(chaingql.ChainOrder(masterchain, wholeShard, master.seqNo-kept, 0))
 		}
 		if !sleep(ctx, pace) {
 			return nil

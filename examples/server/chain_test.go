@@ -156,6 +156,26 @@ func TestReplayAppendsBlocksAtRate(t *testing.T) {
 	})
 }
 
+func TestChainKeepsRecordingUntilItHasEnoughSimulatedRounds(t *testing.T) {
+	blocks := []chaingql.Block{master(7), master(8)}
+	synctest.Test(t, func(t *testing.T) {
+		making(t, blocks, 1e6, func(chain *memchain.Chain) {
+			time.Sleep(usualLead + kept*pace - pace/2)
+			synctest.Wait()
+			if all := newest(t, chain, 2*kept); len(all) != kept+2 || all[0].SeqNo != 7 {
+				t.Errorf("the chain contains %d blocks from block %d, want %d from block 7", len(all),
+					all[0].SeqNo, kept+2)
+			}
+			time.Sleep(500 * pace)
+			synctest.Wait()
+			if all := newest(t, chain, 2*kept); len(all) != kept+1 || all[kept].SeqNo != 8+kept+500 {
+				t.Errorf("the chain contains %d blocks to block %d, want %d to block %d", len(all),
+					all[len(all)-1].SeqNo, kept+1, 8+kept+500)
+			}
+		})
+	})
+}
+
 func TestSimulationContinuesRecording(t *testing.T) {
 	files := []string{"ton-mainnet-genesis", "everscale-mainnet-2020-09-20", "everscale-mainnet-2021-05-27",
 		"ton-mainnet-2019-with-states", "ton-mainnet-2020-02-27"}
