@@ -12,7 +12,7 @@ import (
 )
 
 func TestBackendMeetsContractWithGeneratedChain(t *testing.T) {
-	chain := liteservertest.GenerateSimplex(120)
+	chain := liteservertest.GenerateSimplex(60)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
 		return backendtest.Harness{
@@ -28,7 +28,7 @@ func TestBackendMeetsContractWithGeneratedChain(t *testing.T) {
 // TestBackendMeetsContractWithSmallCache uses a cache for one masterchain block, so that blocks are
 // read again and again.
 func TestBackendMeetsContractWithSmallCache(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := liteservertest.Generate(16)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
 		return backendtest.Harness{

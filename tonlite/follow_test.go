@@ -52,41 +52,43 @@ func TestNewestBlockNeedsNoQueryWhileFollowRuns(t *testing.T) {
 // before them. Follow must yield them all, but needs few proofs: one for the newest, and those with which it
 // reads several blocks at once.
 func TestFollowProvesNewestBlockAfterDelay(t *testing.T) {
-	chain := liteservertest.Generate(40)
-	s := start(t, chain, nil)
-	s.Advance(20)
-	b := open(t, s.Config(), nil)
-	s.DelayData(150 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	s.Asked()
-	proofs, grown := 0, make(chan struct{})
-	go func() {
-		defer close(grown)
-		s.Advance(21)
-		for proofs == 0 && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-			proofs += s.Asked()["getBlockProof"]
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := liteservertest.Generate(40)
+		s := m.start(chain)
+		s.Advance(20)
+		b := m.open(s.Config(), nil)
+		s.DelayData(150 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s.Asked()
+		proofs, grown := 0, make(chan struct{})
+		go func() {
+			defer close(grown)
+			s.Advance(21)
+			for proofs == 0 && ctx.Err() == nil {
+				time.Sleep(time.Millisecond)
+				proofs += s.Asked()["getBlockProof"]
+			}
+			s.Advance(40)
+		}()
+		want := uint32(21)
+		for block, err := range b.Follow(ctx, cursor(20)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if block.Workchain != -1 {
+				continue
+			}
+			if block.SeqNo != want {
+				t.Fatalf("got block %d, want %d", block.SeqNo, want)
+			}
+			if want++; want > 40 {
+				break
+			}
 		}
-		s.Advance(40)
-	}()
-	want := uint32(21)
-	for block, err := range b.Follow(ctx, cursor(20)) {
-		if err != nil {
-			t.Fatal(err)
+		<-grown
+		if proofs += s.Asked()["getBlockProof"]; proofs > 8 {
+			t.Errorf("Follow needed %d proofs for 20 blocks, want at most 8", proofs)
 		}
-		if block.Workchain != -1 {
-			continue
-		}
-		if block.SeqNo != want {
-			t.Fatalf("got block %d, want %d", block.SeqNo, want)
-		}
-		if want++; want > 40 {
-			break
-		}
-	}
-	<-grown
-	if proofs += s.Asked()["getBlockProof"]; proofs > 8 {
-		t.Errorf("Follow needed %d proofs for 20 blocks, want at most 8", proofs)
-	}
+	})
 }

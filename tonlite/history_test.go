@@ -113,33 +113,35 @@ func before(all []chaingql.Block, c chaingql.Cursor) chaingql.Cursor {
 // TestMissingNewBlockIsNotReportedAsTooOld queries a server that has lost its newest blocks.
 // Reading them must return an error, but not ErrCursorTooOld.
 func TestMissingNewBlockIsNotReportedAsTooOld(t *testing.T) {
-	chain := liteservertest.Generate(40)
-	all := chain.Blocks()
-	s := start(t, chain, nil)
-	b := open(t, s.Config(), nil)
-	s.Advance(20)
-	for _, q := range []chaingql.BlocksQuery{
-		{Last: 5}, {First: 900, After: all[50].Cursor}, {Last: 5, After: chaingql.ChainOrder(-1, 1<<63, 35, 0)},
-	} {
-		if page, err := b.Blocks(t.Context(), q); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("%+v: got %d blocks and error %v, want an error other than ErrCursorTooOld", q, len(page), err)
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := liteservertest.Generate(40)
+		all := chain.Blocks()
+		s := m.start(chain)
+		b := m.open(s.Config(), nil)
+		s.Advance(20)
+		for _, q := range []chaingql.BlocksQuery{
+			{Last: 5}, {First: 900, After: all[50].Cursor}, {Last: 5, After: chaingql.ChainOrder(-1, 1<<63, 35, 0)},
+		} {
+			if page, err := b.Blocks(t.Context(), q); err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
+				t.Errorf("%+v: got %d blocks and error %v, want an error other than ErrCursorTooOld", q, len(page), err)
+			}
 		}
-	}
-	for _, err := range b.Follow(t.Context(), chaingql.ChainOrder(-1, 1<<63, 30, 0)) {
-		if err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
-			t.Errorf("Follow: got error %v, want an error other than ErrCursorTooOld", err)
+		for _, err := range b.Follow(t.Context(), chaingql.ChainOrder(-1, 1<<63, 30, 0)) {
+			if err == nil || errors.Is(err, chaingql.ErrCursorTooOld) {
+				t.Errorf("Follow: got error %v, want an error other than ErrCursorTooOld", err)
+			}
+			break
 		}
-		break
-	}
-	if _, err := b.Balance(t.Context(), chaingql.Address{}); err == nil || errors.Is(err, chaingql.ErrNotFound) {
-		t.Errorf("Balance: got error %v, want an error other than ErrNotFound", err)
-	}
-	s.Advance(40)
-	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, page, all[len(all)-5:])
+		if _, err := b.Balance(t.Context(), chaingql.Address{}); err == nil || errors.Is(err, chaingql.ErrNotFound) {
+			t.Errorf("Balance: got error %v, want an error other than ErrNotFound", err)
+		}
+		s.Advance(40)
+		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, page, all[len(all)-5:])
+	})
 }
 
 // TestMissingBlockAfterOldestIsNotReportedAsTooOld reads the whole history of a server that has
@@ -273,29 +275,31 @@ func TestHistoryOfStoppedServerIsNotReportedAsTooOld(t *testing.T) {
 // TestOldBlocksAreReadAfterTheirServerHasRestarted reads the first page while only a server with
 // the newest blocks runs. It reads the page again after a server with all blocks has restarted.
 func TestOldBlocksAreReadAfterTheirServerHasRestarted(t *testing.T) {
-	chain := liteservertest.Generate(40)
-	all, short := start(t, chain, nil), start(t, chain, nil)
-	short.Forget(30)
-	all.Stop()
-	b := open(t, short.Config(all), &quick)
-	first := chaingql.BlocksQuery{First: 3}
-	page, err := b.Blocks(t.Context(), first)
-	if err != nil || len(page) != 3 || page[0] == chain.Blocks()[0] {
-		t.Fatalf("first page: got %v and error %v", page, err)
-	}
-	if err := all.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // until the backoff ends
-		page, err = b.Blocks(t.Context(), first)
-		if err == nil && page[0] == chain.Blocks()[0] || time.Now().After(end) {
-			break
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := liteservertest.Generate(40)
+		all, short := m.start(chain), m.start(chain)
+		short.Forget(30)
+		all.Stop()
+		b := m.open(short.Config(all), &quick)
+		first := chaingql.BlocksQuery{First: 3}
+		page, err := b.Blocks(t.Context(), first)
+		if err != nil || len(page) != 3 || page[0] == chain.Blocks()[0] {
+			t.Fatalf("first page: got %v and error %v", page, err)
 		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, page, chaingql.PageOf(chain.Blocks(), first))
+		if err := all.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // until the backoff ends
+			page, err = b.Blocks(t.Context(), first)
+			if err == nil && page[0] == chain.Blocks()[0] || time.Now().After(end) {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, page, chaingql.PageOf(chain.Blocks(), first))
+	})
 }
 
 // TestClaimedBlocksDoNotHideOldestBlock uses two servers that have the blocks from 20 on. One of them

@@ -18,13 +18,11 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// searching runs 64 searches at a time until the test ends, as many as a Handler's calls in
-// flight. They search for a shard that never existed, from many positions in the history.
-func searching(t *testing.T, b chaingql.Backend, masters uint32) {
-	t.Helper()
+// searching runs 64 searches at a time until stop is called, as many as a Handler's calls in flight. They
+// search for a shard that never existed, from many positions in the history.
+func searching(b chaingql.Backend, masters uint32) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	t.Cleanup(func() { cancel(); running.Wait() })
 	workchain, never := int32(0), uint64(0x5<<60|0x08<<52)
 	for i := range uint32(64) {
 		running.Go(func() {
@@ -34,58 +32,61 @@ func searching(t *testing.T, b chaingql.Backend, masters uint32) {
 				q := chaingql.BlocksQuery{Last: 50, Before: before, Workchain: &workchain, Shard: &never}
 				_, _ = b.Blocks(own, q)
 				cancel()
+				time.Sleep(time.Millisecond) // most searches are refused at once
 			}
 		})
 	}
 	time.Sleep(500 * time.Millisecond)
+	return func() { cancel(); running.Wait() }
 }
 
 // TestSearchesDoNotDelayBalancesAndNewBlocks reads balances, a page and new blocks while clients
 // search the history for blocks that do not exist.
 func TestSearchesDoNotDelayBalancesAndNewBlocks(t *testing.T) {
-	chain := liteservertest.Generate(610)
-	s := start(t, chain, nil)
-	s.Advance(600)
-	var log testkit.Buffer
-	b := open(t, s.Config(), &tonlite.Options{
-		Cache: 16, Timeout: 400 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-	})
-	s.Delay(30 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	searching(t, b, 600)
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		s := m.start(madeLong())
+		s.Advance(600)
+		var log testkit.Buffer
+		b := m.open(s.Config(), &tonlite.Options{
+			Cache: 16, Timeout: 400 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		s.Delay(30 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		defer searching(b, 600)()
 
-	within(t, 1500*time.Millisecond, func() { // each call should take about 60 ms
-		for range 5 {
-			if _, err := b.Balance(ctx, chaingql.Address{Workchain: -1}); !errors.Is(err, chaingql.ErrNotFound) {
-				t.Errorf("Balance: got error %v", err)
+		within(t, 500*time.Millisecond, func() { // each call should take about 60 ms
+			for range 5 {
+				if _, err := b.Balance(ctx, chaingql.Address{Workchain: -1}); !errors.Is(err, chaingql.ErrNotFound) {
+					t.Errorf("Balance: got error %v", err)
+				}
 			}
+		})
+		within(t, time.Second, func() {
+			if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 3}); err != nil || len(page) != 3 {
+				t.Errorf("got a page of %d blocks and error %v", len(page), err)
+			}
+		})
+		within(t, 3*time.Second, func() { // each block should take about 150 ms
+			n := uint32(600)
+			for block, err := range b.Follow(ctx, chaingql.ChainOrder(-1, 1<<63, n-1, 0)) {
+				if err != nil {
+					t.Error(err)
+					break
+				}
+				if block.Workchain != -1 {
+					continue
+				}
+				if n++; n > 610 {
+					break
+				}
+				s.Advance(n)
+			}
+		})
+		if text := log.String(); strings.Contains(text, "not used for a while") {
+			t.Errorf("a working server was not used for a while: log %s", text)
 		}
 	})
-	within(t, 3*time.Second, func() {
-		if page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 3}); err != nil || len(page) != 3 {
-			t.Errorf("got a page of %d blocks and error %v", len(page), err)
-		}
-	})
-	within(t, 5*time.Second, func() { // each block should take about 150 ms
-		n := uint32(600)
-		for block, err := range b.Follow(ctx, chaingql.ChainOrder(-1, 1<<63, n-1, 0)) {
-			if err != nil {
-				t.Error(err)
-				break
-			}
-			if block.Workchain != -1 {
-				continue
-			}
-			if n++; n > 610 {
-				break
-			}
-			s.Advance(n)
-		}
-	})
-	if text := log.String(); strings.Contains(text, "not used for a while") {
-		t.Errorf("a working server was not used for a while: log %s", text)
-	}
 }
 
 // manyPages contains kinds of pages that need queries to lite servers. Each function returns the
@@ -103,10 +104,6 @@ var manyPages = map[string]func(n uint32) string{
 	},
 }
 
-// long returns a chain of 640 masterchain blocks. It generates the chain only once, because that
-// takes a few seconds.
-var long = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Generate(640) })
-
 // A loadedHandler is a Handler from which 400 clients can request pages at the same time.
 type loadedHandler struct {
 	*chaingql.Handler
@@ -116,12 +113,12 @@ type loadedHandler struct {
 	wait *sync.WaitGroup
 }
 
-func newLoadedHandler(t *testing.T) (*loadedHandler, *liteservertest.Server) {
+func newLoadedHandler(t *testing.T, m *memoryNetwork) (*loadedHandler, *liteservertest.Server) {
 	t.Helper()
-	server := start(t, long(), nil)
+	server := m.start(madeLong())
 	server.Advance(600)
 	server.Forget(10)
-	b := open(t, server.Config(), &tonlite.Options{Cache: 16})
+	b := m.open(server.Config(), &tonlite.Options{Cache: 16})
 	server.Delay(100 * time.Millisecond)
 	live := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -200,16 +197,18 @@ func (s *loadedHandler) balance() string {
 func TestPagesDoNotDelayBalances(t *testing.T) {
 	for name, query := range manyPages {
 		t.Run(name, func(t *testing.T) {
-			s, server := newLoadedHandler(t)
-			s.ask("{blockchain{blocks(last:1){edges{cursor}}}}")
-			s.awaitBlock(server, 601)
-			s.requestPages(query)
-			within(t, 3*time.Second, func() { // each balance should take about 100 ms
-				for range 5 {
-					if text := s.balance(); !strings.Contains(text, `"balance":"0x0"`) {
-						t.Errorf("balance: got response %s", text)
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				s, server := newLoadedHandler(t, m)
+				s.ask("{blockchain{blocks(last:1){edges{cursor}}}}")
+				s.awaitBlock(server, 601)
+				s.requestPages(query)
+				within(t, time.Second, func() { // each balance should take about 100 ms
+					for range 5 {
+						if text := s.balance(); !strings.Contains(text, `"balance":"0x0"`) {
+							t.Errorf("balance: got response %s", text)
+						}
 					}
-				}
+				})
 			})
 		})
 	}
@@ -220,9 +219,11 @@ func TestPagesDoNotDelayBalances(t *testing.T) {
 func TestPagesDoNotPreventFollowFromStarting(t *testing.T) {
 	for _, name := range []string{"old pages", "first pages of nonexistent workchains"} {
 		t.Run(name, func(t *testing.T) {
-			s, server := newLoadedHandler(t)
-			s.requestPages(manyPages[name])
-			s.awaitBlock(server, 601)
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				s, server := newLoadedHandler(t, m)
+				s.requestPages(manyPages[name])
+				s.awaitBlock(server, 601)
+			})
 		})
 	}
 }
@@ -233,41 +234,44 @@ func cursor(master uint32) chaingql.Cursor { return chaingql.ChainOrder(-1, 1<<6
 // TestConcurrentSearchesAreLimited runs 12 searches at once. Four of them may run and four may
 // wait. The remaining ones must fail at once.
 func TestConcurrentSearchesAreLimited(t *testing.T) {
-	s := start(t, liteservertest.Generate(200), nil)
-	b := open(t, s.Config(), &tonlite.Options{Cache: 1})
-	s.Delay(30 * time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	workchain, never := int32(0), uint64(0x5<<60|0x08<<52)
-	ended := make(chan error, 12)
-	for range cap(ended) {
-		go func() {
-			_, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 5, Workchain: &workchain, Shard: &never})
-			ended <- err
-		}()
-	}
-	for range 4 {
-		err := <-ended
-		if !errors.Is(err, chaingql.ErrUnavailable) || !strings.Contains(err.Error(), "too many concurrent searches") {
-			t.Errorf("search above the limit: got error %v, want ErrUnavailable because of too many searches", err)
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		s := m.start(liteservertest.Generate(200))
+		b := m.open(s.Config(), &tonlite.Options{Cache: 1})
+		s.Delay(30 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		workchain, never := int32(0), uint64(0x5<<60|0x08<<52)
+		ended := make(chan error, 12)
+		for range cap(ended) {
+			go func() {
+				_, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 5, Workchain: &workchain, Shard: &never})
+				ended <- err
+			}()
 		}
-	}
-	cancel()
-	for range 8 {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("search within the limit: got error %v, want Canceled", err)
+		for range 4 {
+			err := <-ended
+			tooMany := strings.Contains(fmt.Sprint(err), "too many concurrent searches")
+			if !tooMany || !errors.Is(err, chaingql.ErrUnavailable) {
+				t.Errorf("search above the limit: got error %v, want ErrUnavailable because of too many searches", err)
+			}
 		}
-	}
-	page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5, Workchain: &workchain})
-	if err != nil || len(page) != 5 {
-		t.Errorf("got a page of %d blocks and error %v", len(page), err)
-	}
+		cancel()
+		for range 8 {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("search within the limit: got error %v, want Canceled", err)
+			}
+		}
+		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 5, Workchain: &workchain})
+		if err != nil || len(page) != 5 {
+			t.Errorf("got a page of %d blocks and error %v", len(page), err)
+		}
+	})
 }
 
 // TestPageSpansAtMost1000MasterchainBlocks searches as many masterchain blocks as one page may
 // span, and one more.
 func TestPageSpansAtMost1000MasterchainBlocks(t *testing.T) {
-	s := start(t, liteservertest.Generate(1001), nil)
+	s := start(t, madeLong(), nil)
 	b := open(t, s.Config(), nil)
 	workchain, never := int32(0), uint64(0x5<<60|0x08<<52)
 	first, last := chaingql.ChainOrder(-1, 1<<63, 1, 0), chaingql.ChainOrder(-1, 1<<63, 1000, 0)

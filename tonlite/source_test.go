@@ -25,7 +25,8 @@ var states = sync.OnceValues(func() (*liteservertest.Chain, error) {
 	return liteservertest.RecordedStates("testdata/blocks", "testdata/states")
 })
 
-var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Generate(700) })
+// madeLong generates a chain only once, because that takes seconds.
+var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Generate(1001) })
 
 // facts loads a recording of blocks or accounts.
 func facts(t testing.TB, file string) memchain.Recording {
