@@ -21,12 +21,13 @@ import (
 type host struct {
 	chain   *memchain.Chain
 	handler *chaingql.Handler
-	mux     *http.ServeMux
+	mux     *http.ServeMux // the API
+	metrics *http.ServeMux // for a listener of its own that clients cannot reach
 }
 
 // newHost returns a host that serves backend with telemetry. backend may be chain itself.
 func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *host {
-	h := &host{chain: chain, mux: http.NewServeMux()}
+	h := &host{chain: chain, mux: http.NewServeMux(), metrics: http.NewServeMux()}
 	h.handler = chaingql.New(backend, &chaingql.Options{
 		AllowedOrigins: []string{"*"},
 		Hooks: otelchaingql.Hooks(&otelchaingql.Options{
@@ -34,15 +35,14 @@ func newHost(t *telemetry, chain *memchain.Chain, backend chaingql.Backend) *hos
 			Attributes: []attribute.KeyValue{attribute.String("chain", "simulated")},
 		}),
 	})
-	// otelhttp wraps the Handler and not the mux, so that spans contain the pattern of the mux and scrapes of metrics
-	// create no spans. Without a server name, the Host header of clients would be an attribute, with a time series for
-	// each value.
+	// otelhttp wraps the Handler and not the mux, so that spans contain the pattern of the mux. Without a server name,
+	// the Host header of clients would be an attribute, with a time series for each value.
 	served := otelhttp.NewHandler(h.handler, "graphql", otelhttp.WithServerName("example:80"),
 		otelhttp.WithTracerProvider(t.tracers), otelhttp.WithMeterProvider(t.meters),
 		otelhttp.WithPropagators(t.propagator))
 	chaingql.Mount(h.mux, "/{project}/graphql", served)
 	chaingql.Mount(h.mux, "/graphql", served) // for clients that send no project
-	h.mux.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	h.metrics.Handle("/metrics", promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	return h
 }
 

@@ -1,5 +1,5 @@
-// Command example serves a simulated chain with telemetry: Prometheus metrics at /metrics, and traces if they are
-// enabled.
+// Command example serves a simulated chain with telemetry: Prometheus metrics on an address of their own,
+// and traces if they are enabled.
 //
 //	go run . -traces stdout
 //	OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318 go run . -traces otlp
@@ -39,6 +39,8 @@ const drain = 10 * time.Second
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("example", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	metricsAddr := flags.String("metrics-addr", "127.0.0.1:9464",
+		"`address` to serve /metrics on, which clients of the API must not be able to reach")
 	traces := flags.String("traces", "none",
 		"`exporter` for spans: none, stdout or otlp (configured by OTEL_EXPORTER_OTLP_ENDPOINT and similar variables)")
 	rate := flags.Float64("rate", 1, "simulated `blocks` per second")
@@ -53,9 +55,13 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	t, err := openTelemetry(ctx, *traces, stdout)
+	metricsListener, err := net.Listen("tcp", *metricsAddr)
 	if err != nil {
 		return errors.Join(err, listener.Close())
+	}
+	t, err := openTelemetry(ctx, *traces, stdout)
+	if err != nil {
+		return errors.Join(err, listener.Close(), metricsListener.Close())
 	}
 	chain := memchain.New()
 	h := newHost(t, chain, chain)
@@ -67,6 +73,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
 	}
+	metrics := &http.Server{Handler: h.metrics, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
 	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
 
 # the latest block
@@ -78,13 +85,13 @@ curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Typ
 		`-d '{"query":"subscription{blocks{seq_no chain_order}}"}'
 
 # the metrics that Prometheus scrapes
-curl http://%[1]s/metrics
+curl http://%[2]s/metrics
 
-`, listener.Addr())
+`, listener.Addr(), metricsListener.Addr())
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := h.simulate(ctx, time.Duration(float64(time.Second) / *rate), *trouble); err != nil {
@@ -93,6 +100,11 @@ curl http://%[1]s/metrics
 	})
 	running.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	})
+	running.Go(func() {
+		if err := metrics.Serve(metricsListener); !errors.Is(err, http.ErrServerClosed) {
 			failed <- err
 		}
 	})
@@ -105,7 +117,7 @@ curl http://%[1]s/metrics
 	defer done()
 	drained := make(chan error, 1)
 	server.RegisterOnShutdown(func() { drained <- h.handler.Shutdown(leave) })
-	err = errors.Join(err, server.Shutdown(leave), <-drained)
+	err = errors.Join(err, server.Shutdown(leave), <-drained, metrics.Close())
 	running.Wait()
 	return errors.Join(err, t.shutdown(leave)) // last, so that it exports the final spans
 }

@@ -35,16 +35,18 @@ func TestProgramExportsMetricsAndTraces(t *testing.T) {
 	var out printed
 	done := make(chan error, 1)
 	go func() {
-		done <- run(ctx, []string{"-addr", "127.0.0.1:0", "-rate", "100", "-trouble", "20ms", "-traces", "stdout"},
-			&out)
+		done <- run(ctx, []string{"-addr", "127.0.0.1:0", "-metrics-addr", "127.0.0.1:0", "-rate", "100",
+			"-trouble", "20ms", "-traces", "stdout"}, &out)
 	}()
 	addr := out.await(t, "serving on http://", "/demo/graphql")
+	metrics := out.await(t, "that Prometheus scrapes\ncurl http://", "/metrics\n")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for url, want := range map[string]string{
-		"/demo/graphql?query={blockchain{blocks(last:1){edges{cursor}}}}": `{"data":`,
-		"/metrics": "go_goroutines",
+		addr + "/demo/graphql?query={blockchain{blocks(last:1){edges{cursor}}}}": `{"data":`,
+		addr + "/metrics":    "404 page not found", // not for clients of the API
+		metrics + "/metrics": "go_goroutines",
 	} {
-		res, err := client.Get("http://" + addr + url)
+		res, err := client.Get("http://" + url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +67,8 @@ func TestProgramExportsMetricsAndTraces(t *testing.T) {
 }
 
 func TestProgramRejectsInvalidFlags(t *testing.T) {
-	for _, args := range [][]string{{"-traces", "somewhere"}, {"-rate", "0"}, {"-addr", "nowhere"}} {
+	for _, args := range [][]string{{"-traces", "somewhere"}, {"-rate", "0"}, {"-addr", "nowhere"},
+		{"-addr", "127.0.0.1:0", "-metrics-addr", "nowhere"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
 			t.Errorf("run with the arguments %v returned no error", args)
 		}

@@ -187,16 +187,9 @@ func (tr *trial) block(seqNo uint32) string {
 // scrape returns the metrics in the format that Prometheus reads.
 func (tr *trial) scrape() string {
 	tr.t.Helper()
-	res, err := http.Get(tr.url + "/metrics")
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		tr.t.Fatal(err)
-	}
-	return string(text)
+	w := httptest.NewRecorder()
+	tr.metrics.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
 }
 
 // await waits until a scrape contains, for each of the given prefixes, a line that starts with it.
