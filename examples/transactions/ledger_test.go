@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
 )
 
 func numbered(n int, from, to string) transaction {
@@ -80,4 +83,22 @@ func TestSlowReaderReceivesAllTransactionsOrAnError(t *testing.T) {
 		}
 	}
 	t.Error("the sequence ended without an error")
+}
+
+func TestChainKeepsBlocksOfKeptTransactions(t *testing.T) {
+	chain, book := memchain.New(), newLedger()
+	for n := range uint32(kept) {
+		if err := grow(chain, book, n+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks, err := chain.Blocks(t.Context(), chaingql.BlocksQuery{Last: 2 * kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := book.newest(kept, "")
+	if oldest := all[len(all)-1]; len(blocks) != kept/perBlock+1 || blocks[1].Cursor != oldest.Block {
+		t.Errorf("the chain has %d blocks, and the second is %q, want %d and %q, that of the oldest transaction",
+			len(blocks), blocks[1].Cursor, kept/perBlock+1, oldest.Block)
+	}
 }

@@ -106,17 +106,24 @@ func serve(ctx context.Context, listener net.Listener, pace time.Duration) error
 	return err
 }
 
-// grow appends the masterchain block with the sequence number n and adds its transactions to the ledger.
+// perBlock is the number of transactions in a block.
+const perBlock = 2
+
+// grow appends the masterchain block with the sequence number n and adds its transactions to the ledger. It removes
+// blocks whose transactions the ledger no longer keeps.
 func grow(chain *memchain.Chain, book *ledger, n uint32) error {
 	const wholeShard = 1 << 63
+	if n > kept/perBlock {
+		chain.Prune(chaingql.ChainOrder(-1, wholeShard, n-kept/perBlock, 0))
+	}
 	block := chaingql.Block{Workchain: -1, Shard: wholeShard, SeqNo: n, Hash: sha256.Sum256(fmt.Append(nil, n)),
 		Time:   time.Now(),
 		Cursor: chaingql.ChainOrder(-1, wholeShard, n, 0)}
 	if err := chain.Append(block); err != nil {
 		return err
 	}
-	for i := range uint32(2) {
-		book.add(transaction{ID: fmt.Sprintf("tx%d", 2*n+i), Block: block.Cursor, From: wallet(n + i),
+	for i := range uint32(perBlock) {
+		book.add(transaction{ID: fmt.Sprintf("tx%d", perBlock*n+i), Block: block.Cursor, From: wallet(n + i),
 			To: wallet(n + i + 1), Amount: int(n) * 1_500_000_000})
 	}
 	return nil
