@@ -14,7 +14,7 @@ type transaction struct {
 	ID       string
 	Block    chaingql.Cursor // cursor of its block
 	From, To string
-	Amount   int // in nano
+	Amount   int64 // in nano
 }
 
 // kept is the maximum number of transactions that the ledger keeps.

@@ -124,7 +124,7 @@ func grow(chain *memchain.Chain, book *ledger, n uint32) error {
 	}
 	for i := range uint32(perBlock) {
 		book.add(transaction{ID: fmt.Sprintf("tx%d", perBlock*n+i), Block: block.Cursor, From: wallet(n + i),
-			To: wallet(n + i + 1), Amount: int(n) * 1_500_000_000})
+			To: wallet(n + i + 1), Amount: int64(n) * 1_500_000_000})
 	}
 	return nil
 }

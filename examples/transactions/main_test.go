@@ -107,7 +107,7 @@ func TestTransactionsAreServedWithBlocks(t *testing.T) {
 		m := hear()
 		tx, n := m.Payload.Data.Transactions, 0
 		if _, err := fmt.Sscanf(tx.ID, "tx%d", &n); m.Type != "next" || err != nil || n <= last || tx.Block == "" ||
-			tx.Amount != fmt.Sprint(n/2*1_500_000_000) {
+			tx.Amount != fmt.Sprint(int64(n/2)*1_500_000_000) {
 			t.Errorf("received %+v after transaction %d, want the next transaction", m, last)
 		}
 		last = n
