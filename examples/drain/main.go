@@ -48,7 +48,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' -d '{"query":
 
 # a subscription, which receives an error with the reason when the process shuts down
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
-		`-d '{"query":"subscription{blocks{seq_no chain_order}}"}'
+		`-d '{"query":"subscription{blocks{seq_no cursor}}"}'
 
 `, listener.Addr())
 	if err := run(ctx, listener, memchain.New(), *lead); err != nil { // replace with your Backend

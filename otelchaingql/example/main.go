@@ -82,7 +82,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
 
 # each new block
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
-		`-d '{"query":"subscription{blocks{seq_no chain_order}}"}'
+		`-d '{"query":"subscription{blocks{seq_no cursor}}"}'
 
 # the metrics that Prometheus scrapes
 curl http://%[2]s/metrics

@@ -89,7 +89,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
 
 # each new block
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
-		`-d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
+		`-d '{"query":"subscription{blocks{workchain_id seq_no cursor}}"}'
 
 # a balance
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+

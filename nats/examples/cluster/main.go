@@ -82,7 +82,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
 
 # each new block, with the cursor to resume from at any host
 curl -N http://%[1]s/demo/graphql -H 'Accept: text/event-stream' -H 'Content-Type: application/json' `+
-		`-d '{"query":"subscription{blocks{workchain_id seq_no chain_order}}"}'
+		`-d '{"query":"subscription{blocks{workchain_id seq_no cursor}}"}'
 
 # a balance
 curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
