@@ -86,10 +86,7 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 	b.cache, b.placeholders, b.literals, b.cachedOnly = c, b.placeholders[:0], nil, true
 	e := b.lastFound
 	if !e.reuse(text) {
-		e, b.lastFound = c.findText(text), nil
-		if e != nil && e.total() <= maxLastFound {
-			b.lastFound = e
-		}
+		e, b.lastFound = c.findText(text)
 	}
 	var doc *document
 	repeated := false
@@ -118,15 +115,19 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 	return true
 }
 
-// findText returns the entry of a document or of a repeated text, or nil if there is none.
-func (c *Cache) findText(text []byte) *entry {
+// findText returns the entry of a document or of a repeated text, or nil if there is none. If the entry is small, small
+// is the same.
+func (c *Cache) findText(text []byte) (e, small *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.entries[key{byText, string(text)}]
 	if at == nil {
 		at = c.entries[key{byRepeatedText, string(text)}]
 	}
-	return c.touch(at)
+	if c.touch(at) != nil && at.total() <= maxLastFound {
+		small = at
+	}
+	return at, small
 }
 
 // Release drops the references that Find left in b, and its buffers if they are large.

@@ -33,6 +33,8 @@ type Cache struct {
 	documents, variants lru
 	// bytes is the sum of the sizes of all entries and of their documents. variantBytes is the part of the plans.
 	bytes, variantBytes int
+	// uses counts the uses of entries by their hash.
+	uses frequency
 	// recent has hashes of the texts that were last found by their fingerprint, and next is the index of the oldest.
 	recent [recentTexts]uint64
 	next   int
@@ -68,8 +70,9 @@ type entry struct {
 
 	literals *literals // of a repeated text; otherwise nil
 
-	at    *list.Element // guarded by Cache.mu, like found
+	at    *list.Element // guarded by Cache.mu, like found and hash
 	found bool          // the entry is in lru.found
+	hash  uint64        // of key, for Cache.uses
 
 	evicted atomic.Bool
 	used    atomic.Bool // reuse has found the entry since evict has last seen it

@@ -38,6 +38,21 @@ func TestFindWithoutALookupIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
+func TestFindIsSafeWhileItsDocumentIsPersisted(t *testing.T) {
+	for range 200 {
+		c := testCache(t, defaultLimits)
+		prepare(t, c, "{int}", nil)
+		var callers sync.WaitGroup
+		callers.Go(func() { c.Remember(Hash("{int}"), "{int}", true) })
+		callers.Go(func() {
+			if !c.Find(new(Bound), []byte("{int}"), "", nil) {
+				t.Error("Find does not find a document that is cached")
+			}
+		})
+		callers.Wait()
+	}
+}
+
 // An operation that costs too much is refused without compiling, so that it is not priced twice.
 func TestPrepareCachedReturnsErrorsOfKnownDocuments(t *testing.T) {
 	limits := defaultLimits

@@ -1,18 +1,21 @@
 package plan
 
-import "container/list"
+import (
+	"container/list"
+	"hash/maphash"
+)
 
 // variantsDivisor is the divisor of Limits.CacheBytes for the part that plans for values of conditions may use. Without
 // it, short requests for one document with 16 conditions could evict all others.
 const variantsDivisor = 4
 
 // An lru has two lists of entries, each with the most recently used first. Only entries in the list once are evicted.
-// With a single list, a flood of documents that are used once would evict those that clients use all the time. A flood
-// of documents that are used twice still can: no number of uses, and no order of them, is beyond a hostile client. If
-// entries in found were kept for a time instead, few requests could keep all others out.
+// With a single list, a flood of documents that are used once would evict those that clients use all the time. If the
+// list found is full, an entry enters it only if it is used more often than those that have to leave for it. Otherwise
+// a flood of documents that are used twice would empty it.
 type lru struct {
 	once  list.List // entries that were not found since they were added, and entries for which found has no room
-	found list.List // entries that were found again; if they take too much memory, the oldest ones return to once
+	found list.List // entries that were found again
 
 	foundBytes int // the sum of the sizes of the entries in found and of their documents
 }
@@ -58,6 +61,10 @@ func (c *Cache) add(e *entry) {
 	} else if e.doc.entries++; e.doc.entries == 1 {
 		c.bytes += e.doc.bytes
 	}
+	e.hash = maphash.Comparable(textSeed, e.key)
+	if c.uses.add(e.hash); c.uses.of(e.hash) > 1 { // it was evicted before
+		c.admit(e)
+	}
 	c.evict()
 }
 
@@ -74,16 +81,60 @@ func (c *Cache) touch(e *entry) *entry {
 	if e == nil {
 		return nil
 	}
-	switch l, most := c.lruOf(e); {
+	c.uses.add(e.hash)
+	l, _ := c.lruOf(e)
+	switch {
 	case e.found:
 		l.found.MoveToFront(e.at)
-	case e.total() > most:
+	case !c.admit(e):
 		l.once.MoveToFront(e.at)
-	default:
-		l.move(e, true)
-		l.shrink(most)
 	}
 	return e
+}
+
+// foundBytes returns the memory of e and, unless further entries in the list found have its document, of that. e itself
+// is in found if own is 1, and not if it is 0.
+func (e *entry) foundBytes(own int) int {
+	if e.doc == nil || e.doc.found > own {
+		return e.size
+	}
+	return e.total()
+}
+
+// mostReplaced is the maximum number of entries that leave the list found for one that enters it.
+const mostReplaced = 64
+
+// admit moves e from once to found, and reports whether it did. If found is full, it does so only if e is used more
+// often than each of the least recently used entries that have to leave found.
+func (c *Cache) admit(e *entry) bool {
+	l, most := c.lruOf(e)
+	size := e.foundBytes(0)
+	if size > most {
+		return false
+	}
+	uses, excess := c.uses.of(e.hash), l.foundBytes+size-most
+	at := l.found.Back()
+	for range mostReplaced {
+		if excess <= 0 || at == nil {
+			break
+		}
+		old, next := at.Value.(*entry), at.Prev()
+		if old.used.CompareAndSwap(true, false) {
+			c.uses.add(old.hash)
+			l.found.MoveToFront(at)
+		} else if c.uses.of(old.hash) >= uses {
+			break
+		} else {
+			excess -= old.foundBytes(1)
+		}
+		at = next
+	}
+	if excess > 0 {
+		return false
+	}
+	l.move(e, true)
+	l.shrink(most)
+	return true
 }
 
 // move moves e to the front of found or, if found is false, of once.

@@ -23,7 +23,7 @@ func TestPersistedDocumentIsRecalledUntilEvicted(t *testing.T) {
 		t.Error("Check accepted a hash as a document")
 	}
 	for i := range 1000 {
-		for range 2 { // documents that are used once would evict only each other
+		for range 5 { // documents that are used less often would evict only each other
 			prepare(t, c, fmt.Sprintf("{__typename a%d:__typename}", i), nil)
 		}
 	}
