@@ -134,7 +134,7 @@ func BenchmarkPush(b *testing.B) {
 
 // BenchmarkOpen proves the newest block of a chain with 100 key blocks.
 func BenchmarkOpen(b *testing.B) {
-	chain := madeLong()
+	chain := generate(1001)
 	s := start(b, chain, nil)
 	for b.Loop() {
 		backend, err := tonlite.Open(context.Background(), s.Config(), nil)

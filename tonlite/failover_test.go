@@ -27,7 +27,7 @@ func within(t *testing.T, limit time.Duration, call func()) {
 }
 
 func TestReadsContinueWhenOneServerFails(t *testing.T) {
-	chain := liteservertest.Generate(30)
+	chain := generate(30)
 	facts := chain.Blocks()
 	for _, row := range []struct {
 		name string
@@ -83,7 +83,7 @@ func TestReadsContinueWhenOneServerFails(t *testing.T) {
 // TestTimeoutLimitsCallsToHungServer uses a single server, which does not respond, and contexts
 // without a deadline.
 func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
-	chain := liteservertest.Generate(10)
+	chain := generate(10)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	b.Hurry(500 * time.Millisecond)
@@ -119,7 +119,7 @@ func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
 // TestHungServerLeavesTimeToQueryAnotherServer makes calls with a deadline that equals Options.Timeout,
 // as a Handler does by default.
 func TestHungServerLeavesTimeToQueryAnotherServer(t *testing.T) {
-	chain := liteservertest.Generate(10)
+	chain := generate(10)
 	for _, row := range []struct {
 		name string
 		fail func(s *liteservertest.Server)
@@ -154,7 +154,7 @@ func TestHungServerLeavesTimeToQueryAnotherServer(t *testing.T) {
 // TestLostConnectionEndsQueriesAtOnce requires that queries do not wait for their deadline if the
 // connection is lost.
 func TestLostConnectionEndsQueriesAtOnce(t *testing.T) {
-	s := start(t, liteservertest.Generate(10), nil)
+	s := start(t, generate(10), nil)
 	b := open(t, s.Config(), &tonlite.Options{Timeout: time.Minute})
 	resume := s.Stall()
 	defer resume()
@@ -178,7 +178,7 @@ func TestLostConnectionEndsQueriesAtOnce(t *testing.T) {
 // TestStoppedServerIsQueriedRarely requires that most calls skip a stopped server, and that the
 // server is used again after its restart.
 func TestStoppedServerIsQueriedRarely(t *testing.T) {
-	chain := liteservertest.Generate(10)
+	chain := generate(10)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	s.Stop()
@@ -209,7 +209,7 @@ func TestStoppedServerIsQueriedRarely(t *testing.T) {
 }
 
 func TestCloseEndsRunningCalls(t *testing.T) {
-	chain := liteservertest.Generate(10)
+	chain := generate(10)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	time.AfterFunc(50*time.Millisecond, b.Close)
@@ -229,7 +229,7 @@ func TestCloseEndsRunningCalls(t *testing.T) {
 // TestLaggingServerIsSkipped requires that pages include the newest block that any server has,
 // even if no Follow runs.
 func TestLaggingServerIsSkipped(t *testing.T) {
-	chain := liteservertest.Generate(30)
+	chain := generate(30)
 	for _, lagging := range []int{0, 1} {
 		servers := []*liteservertest.Server{start(t, chain, nil), start(t, chain, nil)}
 		servers[lagging].Advance(16) // makes it the preferred server
@@ -248,7 +248,7 @@ func TestLaggingServerIsSkipped(t *testing.T) {
 // TestCanceledFollowDoesNotDisableServer cancels a Follow while the Backend proves a new block.
 // The server must remain in use.
 func TestCanceledFollowDoesNotDisableServer(t *testing.T) {
-	chain := liteservertest.Generate(60)
+	chain := generate(60)
 	s := start(t, chain, nil)
 	s.Advance(20)
 	b := open(t, s.Config(), nil)
@@ -279,7 +279,7 @@ func TestCanceledFollowDoesNotDisableServer(t *testing.T) {
 // TestBalanceIsReadFromLaggingServerOnceItCatchesUp stops the server that announced the newest block. The other server
 // does not have that block yet, but receives it while the call waits.
 func TestBalanceIsReadFromLaggingServerOnceItCatchesUp(t *testing.T) {
-	chain := liteservertest.Generate(30)
+	chain := generate(30)
 	first, second := start(t, chain, nil), start(t, chain, nil)
 	second.Advance(29)
 	resume := second.Stall()

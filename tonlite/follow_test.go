@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
-	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
 // TestNewestBlockNeedsNoQueryWhileFollowRuns reads pages while the consumer of a Follow handles a
 // block. The Backend must know the newest block without querying a server, even if the chain
 // grows meanwhile.
 func TestNewestBlockNeedsNoQueryWhileFollowRuns(t *testing.T) {
-	s := start(t, liteservertest.Generate(30), nil)
+	s := start(t, generate(30), nil)
 	s.Advance(20)
 	b := open(t, s.Config(), nil)
 	followed := make(chan chaingql.Block)
@@ -53,7 +52,7 @@ func TestNewestBlockNeedsNoQueryWhileFollowRuns(t *testing.T) {
 // reads several blocks at once.
 func TestFollowProvesNewestBlockAfterDelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := liteservertest.Generate(40)
+		chain := generate(40)
 		s := m.start(chain)
 		s.Advance(20)
 		b := m.open(s.Config(), nil)

@@ -17,7 +17,7 @@ const slowTimeout = time.Minute
 // TestServerThatOnlyAnnouncesQuicklyDoesNotDelayFollow lets one of two servers announce each new
 // block first, but send everything else after 30 seconds, which is less than its timeout.
 func TestServerThatOnlyAnnouncesQuicklyDoesNotDelayFollow(t *testing.T) {
-	chain := liteservertest.Generate(60)
+	chain := generate(60)
 	slow, fast := start(t, chain, nil), start(t, chain, nil)
 	slow.Advance(21)
 	fast.Advance(20)
@@ -58,7 +58,7 @@ func TestServerThatOnlyAnnouncesQuicklyDoesNotDelayFollow(t *testing.T) {
 // TestSlowServerDelaysCallsOnce prefers a slow server. The first call must query the other server in
 // addition, and later calls that one alone.
 func TestSlowServerDelaysCallsOnce(t *testing.T) {
-	chain := liteservertest.Generate(10)
+	chain := generate(10)
 	slow, fast := start(t, chain, nil), start(t, chain, nil)
 	b := open(t, slow.Config(fast), &tonlite.Options{Timeout: slowTimeout, Cache: 1})
 	b.Prefer(0)
@@ -82,7 +82,7 @@ func TestSlowServerDelaysCallsOnce(t *testing.T) {
 
 // TestFastServersAreNotQueriedInAddition requires that a call sends each query to one server.
 func TestFastServersAreNotQueriedInAddition(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	preferred, other := start(t, chain, nil), start(t, chain, nil)
 	b := open(t, preferred.Config(other), &tonlite.Options{Timeout: slowTimeout, Cache: 1})
 	b.Prefer(0)

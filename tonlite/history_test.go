@@ -20,7 +20,7 @@ const greatest chaingql.Cursor = "7ffffffffm"
 // TestReadsReachOldestBlockOfServer deletes more and more old blocks from a server. A cursor
 // before the oldest block must cause ErrCursorTooOld, and all later blocks must be readable.
 func TestReadsReachOldestBlockOfServer(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
 	warm := open(t, s.Config(), nil) // keeps its cache during all deletions
@@ -75,7 +75,7 @@ func TestReadsReachOldestBlockOfServer(t *testing.T) {
 // TestFirstPageHasNoGapWhileBlocksAreDeleted reads first pages while the server deletes old
 // blocks. A page without a cursor must never cause ErrCursorTooOld or have a gap.
 func TestFirstPageHasNoGapWhileBlocksAreDeleted(t *testing.T) {
-	chain := liteservertest.Generate(300)
+	chain := generate(1001)
 	all := chain.Blocks()
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), &tonlite.Options{Cache: 1})
@@ -114,7 +114,7 @@ func before(all []chaingql.Block, c chaingql.Cursor) chaingql.Cursor {
 // Reading them must return an error, but not ErrCursorTooOld.
 func TestMissingNewBlockIsNotReportedAsTooOld(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := liteservertest.Generate(40)
+		chain := generate(40)
 		all := chain.Blocks()
 		s := m.start(chain)
 		b := m.open(s.Config(), nil)
@@ -147,7 +147,7 @@ func TestMissingNewBlockIsNotReportedAsTooOld(t *testing.T) {
 // TestMissingBlockAfterOldestIsNotReportedAsTooOld reads the whole history of a server that has
 // only the blocks from 24 on and then loses its newest blocks.
 func TestMissingBlockAfterOldestIsNotReportedAsTooOld(t *testing.T) {
-	s := start(t, liteservertest.Generate(40), nil)
+	s := start(t, generate(40), nil)
 	s.Forget(24) // the first readable step is that of block 25
 	b := open(t, s.Config(), nil)
 	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 1}); err != nil { // finds the oldest block
@@ -169,7 +169,7 @@ func TestMissingBlockAfterOldestIsNotReportedAsTooOld(t *testing.T) {
 
 // TestRepeatedReadsUseTheCache counts the queries that pages and a Follow need.
 func TestRepeatedReadsUseTheCache(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	q := chaingql.BlocksQuery{First: 1000}
@@ -215,7 +215,7 @@ func TestRepeatedReadsUseTheCache(t *testing.T) {
 // TestOnlyOneServerIsQueriedForTheNewestBlock reads balances from two servers that have the same
 // newest block.
 func TestOnlyOneServerIsQueriedForTheNewestBlock(t *testing.T) {
-	chain := liteservertest.Generate(10)
+	chain := generate(10)
 	one, other := start(t, chain, nil), start(t, chain, nil)
 	b := open(t, one.Config(other), nil)
 	one.Asked()
@@ -233,7 +233,7 @@ func TestOnlyOneServerIsQueriedForTheNewestBlock(t *testing.T) {
 // TestImpossibleFilterNeedsNoSearch filters by a workchain and by a shard that the network does
 // not have.
 func TestImpossibleFilterNeedsNoSearch(t *testing.T) {
-	s := start(t, liteservertest.Generate(40), nil)
+	s := start(t, generate(40), nil)
 	b := open(t, s.Config(), nil)
 	s.Asked() // resets the count after Open
 	masters, foreign, half := int32(-1), int32(5), uint64(0x4<<60)
@@ -252,7 +252,7 @@ func TestImpossibleFilterNeedsNoSearch(t *testing.T) {
 // TestHistoryOfStoppedServerIsNotReportedAsTooOld stops the only server that has the old blocks.
 // A second server, which has only the newest blocks, still runs.
 func TestHistoryOfStoppedServerIsNotReportedAsTooOld(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
 	b := open(t, all.Config(short), nil)
@@ -276,7 +276,7 @@ func TestHistoryOfStoppedServerIsNotReportedAsTooOld(t *testing.T) {
 // the newest blocks runs. It reads the page again after a server with all blocks has restarted.
 func TestOldBlocksAreReadAfterTheirServerHasRestarted(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := liteservertest.Generate(40)
+		chain := generate(40)
 		all, short := m.start(chain), m.start(chain)
 		short.Forget(30)
 		all.Stop()
@@ -305,7 +305,7 @@ func TestOldBlocksAreReadAfterTheirServerHasRestarted(t *testing.T) {
 // TestClaimedBlocksDoNotHideOldestBlock uses two servers that have the blocks from 20 on. One of them
 // claims to have all older ones, too, with invented ids.
 func TestClaimedBlocksDoNotHideOldestBlock(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	for _, liarFirst := range []bool{true, false} {
 		liar, honest := start(t, chain, nil), start(t, chain, nil)
 		liar.Forget(20)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
-	"github.com/chaingql/chaingql/tonlite/liteservertest"
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 )
@@ -91,7 +90,7 @@ func subscribe(
 // TestSubscriptionSurvivesServerRestart keeps one client on one WebSocket while the lite server
 // restarts. The client must receive every block.
 func TestSubscriptionSurvivesServerRestart(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	s := start(t, chain, nil)
 	s.Advance(5)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -122,7 +121,7 @@ func TestSubscriptionSurvivesServerRestart(t *testing.T) {
 // with a subscription and once with a page. Both errors must contain the oldest cursor, after
 // which a subscription must work.
 func TestHandlerReportsOldestCursor(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	s := start(t, chain, nil)
 	s.Forget(20)
 	kept := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{

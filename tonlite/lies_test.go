@@ -142,7 +142,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 
 // TestCyclicProofIsRejected uses proofs with valid links that never reach the target.
 func TestCyclicProofIsRejected(t *testing.T) {
-	s := start(t, liteservertest.Generate(30), nil)
+	s := start(t, generate(30), nil)
 	s.SetLie(liteservertest.Circles)
 	b, err := tonlite.Open(t.Context(), s.Config(), nil)
 	if err == nil {

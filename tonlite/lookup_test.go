@@ -38,7 +38,7 @@ func expectFound(t *testing.T, b *tonlite.Backend, chain *liteservertest.Chain, 
 // TestBlockBySeqNoFindsTheBlocksOfPages compares the two while the server deletes old blocks and
 // receives new ones. The server has all shard blocks from the beginning.
 func TestBlockBySeqNoFindsTheBlocksOfPages(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	s := start(t, chain, nil)
 	for _, have := range []struct{ oldest, newest uint32 }{{1, 1}, {1, 14}, {12, 26}, {12, 40}, {39, 40}} {
 		s.Advance(have.newest)
@@ -55,7 +55,7 @@ func TestBlockBySeqNoFindsTheBlocksOfPages(t *testing.T) {
 
 // TestBlockBySeqNoNeedsFewQueries looks up blocks in the middle of a chain. Nothing is cached.
 func TestBlockBySeqNoNeedsFewQueries(t *testing.T) {
-	chain := liteservertest.Generate(200)
+	chain := generate(200)
 	s := start(t, chain, nil)
 	for _, workchain := range []int32{-1, 0} {
 		b := open(t, s.Config(), nil)
@@ -78,7 +78,7 @@ func TestBlockBySeqNoNeedsFewQueries(t *testing.T) {
 
 // TestImpossibleBlockNeedsNoQuery looks up numbers and shards that the newest masterchain block rules out.
 func TestImpossibleBlockNeedsNoQuery(t *testing.T) {
-	s := start(t, liteservertest.Generate(40), nil)
+	s := start(t, generate(40), nil)
 	b := open(t, s.Config(), nil)
 	s.Asked() // resets the count after Open
 	for _, id := range []struct {
@@ -102,7 +102,7 @@ func TestImpossibleBlockNeedsNoQuery(t *testing.T) {
 // TestConcurrentLookupsAreLimited looks up blocks while the server does not respond. 16 lookups may
 // query the server and 24 may wait. The remaining ones must fail at once, or balances would have to wait.
 func TestConcurrentLookupsAreLimited(t *testing.T) {
-	chain := liteservertest.Generate(60)
+	chain := generate(60)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -142,7 +142,7 @@ func TestConcurrentLookupsAreLimited(t *testing.T) {
 // TestBlockOfStoppedServerIsNotReportedAsMissing stops the only server that has the old blocks. A
 // second server, which has only the newest blocks, still runs.
 func TestBlockOfStoppedServerIsNotReportedAsMissing(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	all, short := start(t, chain, nil), start(t, chain, nil)
 	short.Forget(30)
 	b := open(t, all.Config(short), nil)
@@ -161,7 +161,7 @@ func TestBlockOfStoppedServerIsNotReportedAsMissing(t *testing.T) {
 
 // TestBlockThatALaggingServerLacksIsNotReportedAsMissing looks up a block that the server had before.
 func TestBlockThatALaggingServerLacksIsNotReportedAsMissing(t *testing.T) {
-	s := start(t, liteservertest.Generate(40), nil)
+	s := start(t, generate(40), nil)
 	b := open(t, s.Config(), nil)
 	s.Advance(30)
 	_, err := b.BlockBySeqNo(t.Context(), -1, 1<<63, 35)
@@ -172,7 +172,7 @@ func TestBlockThatALaggingServerLacksIsNotReportedAsMissing(t *testing.T) {
 
 // TestClientsFindOldBlocksByNumberAndTime asks a Handler for a block that is older than its window.
 func TestClientsFindOldBlocksByNumberAndTime(t *testing.T) {
-	chain := liteservertest.Generate(200)
+	chain := generate(200)
 	s := start(t, chain, nil)
 	h := chaingql.New(open(t, s.Config(), nil), &chaingql.Options{
 		WindowSize: 16, Logger: slog.New(slog.DiscardHandler),

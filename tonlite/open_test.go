@@ -43,7 +43,7 @@ func changed(t *testing.T, config []byte, value any, path ...string) []byte {
 }
 
 func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
-	chain := liteservertest.Generate(20)
+	chain := generate(20)
 	s := start(t, chain, nil)
 	good := s.Config()
 	down := start(t, chain, nil)
@@ -118,7 +118,7 @@ func TestOpenReportsMisconfigurationInOneLine(t *testing.T) {
 }
 
 func TestReadConfigReadsFileOrURLAndHidesSecrets(t *testing.T) {
-	s := start(t, liteservertest.Generate(3), nil)
+	s := start(t, generate(3), nil)
 	file := filepath.Join(t.TempDir(), "global.config.json")
 	if err := os.WriteFile(file, s.Config(), 0o600); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestReadConfigReadsFileOrURLAndHidesSecrets(t *testing.T) {
 }
 
 func TestReadConfigRejectsPlainHTTP(t *testing.T) {
-	s := start(t, liteservertest.Generate(3), nil)
+	s := start(t, generate(3), nil)
 	asked := false
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked = true

@@ -9,7 +9,6 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite"
-	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
 // following runs a Follow until the test ends. It returns when Follow keeps the newest block up to
@@ -37,7 +36,7 @@ func following(t *testing.T, b *tonlite.Backend, after chaingql.Cursor) {
 
 // While Follow runs, Blocks returns the newest block from memory. Ping must notice that no server answers.
 func TestPingQueriesAServerWhileFollowRuns(t *testing.T) {
-	chain := liteservertest.Generate(10)
+	chain := generate(10)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	ctx := t.Context()
@@ -56,7 +55,7 @@ func TestPingQueriesAServerWhileFollowRuns(t *testing.T) {
 // TestDeadlineOfCallsToHungServerIsErrUnavailable makes calls that know the newest block, so that they
 // wait for several queries or for the other calls.
 func TestDeadlineOfCallsToHungServerIsErrUnavailable(t *testing.T) {
-	chain := liteservertest.Generate(30)
+	chain := generate(30)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), &tonlite.Options{Cache: 1})
 	following(t, b, cursor(28))
@@ -83,7 +82,7 @@ func TestDeadlineOfCallsToHungServerIsErrUnavailable(t *testing.T) {
 
 // TestBlocksThatNoServerHasAreErrUnavailable uses a server that lost its newest blocks.
 func TestBlocksThatNoServerHasAreErrUnavailable(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	s := start(t, chain, nil)
 	b := open(t, s.Config(), nil)
 	following(t, b, chain.Blocks()[0].Cursor)
@@ -108,7 +107,7 @@ func TestBlocksThatNoServerHasAreErrUnavailable(t *testing.T) {
 // TestBalanceFromLaggingServerIsErrUnavailable uses a server that lost its newest blocks. It reports a
 // timeout, because it waits for the newest block that the Backend knows.
 func TestBalanceFromLaggingServerIsErrUnavailable(t *testing.T) {
-	s := start(t, liteservertest.Generate(10), nil)
+	s := start(t, generate(10), nil)
 	b := open(t, s.Config(), &tonlite.Options{Timeout: 400 * time.Millisecond})
 	s.Advance(5)
 	if _, err := b.Balance(t.Context(), chaingql.Address{Workchain: -1}); !errors.Is(err, chaingql.ErrUnavailable) {

@@ -25,8 +25,24 @@ var states = sync.OnceValues(func() (*liteservertest.Chain, error) {
 	return liteservertest.RecordedStates("testdata/blocks", "testdata/states")
 })
 
-// madeLong generates a chain only once, because that takes seconds.
-var madeLong = sync.OnceValue(func() *liteservertest.Chain { return liteservertest.Generate(1001) })
+var generated struct {
+	mu     sync.Mutex
+	chains map[int]*liteservertest.Chain // by number of masterchain blocks
+}
+
+// generate is like liteservertest.Generate, but generates each chain only once. A thousand masterchain blocks take
+// seconds.
+func generate(masters int) *liteservertest.Chain {
+	generated.mu.Lock()
+	defer generated.mu.Unlock()
+	if generated.chains == nil {
+		generated.chains = make(map[int]*liteservertest.Chain)
+	}
+	if generated.chains[masters] == nil {
+		generated.chains[masters] = liteservertest.Generate(masters)
+	}
+	return generated.chains[masters]
+}
 
 // facts loads a recording of blocks or accounts.
 func facts(t testing.TB, file string) memchain.Recording {

@@ -32,7 +32,7 @@ func answers(t *testing.T, b *tonlite.Backend, chain *liteservertest.Chain, head
 // TestInventedHeadIsRejected lets one of two servers announce block 4,000,000,000, which does not
 // exist, as the newest one. All calls must work before, during and after that.
 func TestInventedHeadIsRejected(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	for name, opts := range map[string]*tonlite.Options{
 		"proven": {Timeout: time.Second}, "unproven": {Timeout: time.Second, Unproven: true},
 	} {
@@ -56,7 +56,7 @@ func TestInventedHeadIsRejected(t *testing.T) {
 
 // TestUnprovenOptionNeedsNoInitBlock uses a configuration without an init_block.
 func TestUnprovenOptionNeedsNoInitBlock(t *testing.T) {
-	chain := liteservertest.Generate(20)
+	chain := generate(20)
 	s := start(t, chain, nil)
 	config := changed(t, s.Config(), map[string]any{}, "validator", "init_block")
 	answers(t, open(t, config, &tonlite.Options{Unproven: true}), chain, 20)
@@ -65,7 +65,7 @@ func TestUnprovenOptionNeedsNoInitBlock(t *testing.T) {
 // TestForgedHeadIsDropped lets the only server announce a forged but readable block and later
 // deny that the block exists. The Backend must drop the block and continue with the right ones.
 func TestForgedHeadIsDropped(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	s := start(t, chain, nil)
 	s.Advance(20)
 	b := open(t, s.Config(), &tonlite.Options{Timeout: time.Second, Unproven: true})
@@ -94,7 +94,7 @@ func TestForgedHeadIsDropped(t *testing.T) {
 // TestFollowEndsWhenItsNewestBlockIsDropped lets a Follow wait for the block after block 22.
 // Meanwhile the only server loses block 22.
 func TestFollowEndsWhenItsNewestBlockIsDropped(t *testing.T) {
-	chain := liteservertest.Generate(40)
+	chain := generate(40)
 	s := start(t, chain, nil)
 	s.Advance(22)
 	b := open(t, s.Config(), &tonlite.Options{Timeout: 200 * time.Millisecond, Unproven: true})
@@ -111,7 +111,7 @@ func TestFollowEndsWhenItsNewestBlockIsDropped(t *testing.T) {
 
 // TestUnprovenHeadCatchesUpAfterLongPause adds more than maxLinks blocks while no call is made.
 func TestUnprovenHeadCatchesUpAfterLongPause(t *testing.T) {
-	chain := madeLong()
+	chain := generate(1001)
 	s := start(t, chain, nil)
 	s.Advance(10)
 	b := open(t, s.Config(), &unproven)
@@ -120,7 +120,7 @@ func TestUnprovenHeadCatchesUpAfterLongPause(t *testing.T) {
 }
 
 func TestOpenLogsWarningIfUnproven(t *testing.T) {
-	s := start(t, liteservertest.Generate(3), nil)
+	s := start(t, generate(3), nil)
 	for _, row := range []struct {
 		unproven bool
 		lines    int

@@ -41,7 +41,7 @@ func followAll(ctx context.Context, t *testing.T, b *tonlite.Backend, from, to u
 func TestServerThatOnlyAnnouncesLateDoesNotDelayFollow(t *testing.T) {
 	const timeout = 2 * time.Second
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := liteservertest.Generate(60)
+		chain := generate(60)
 		late, honest, other := m.start(chain), m.start(chain), m.start(chain)
 		grow := func(to uint32) {
 			for _, s := range []*liteservertest.Server{late, honest, other} {
@@ -69,7 +69,7 @@ func TestServerThatOnlyAnnouncesLateDoesNotDelayFollow(t *testing.T) {
 // The others have it a little later.
 func TestFollowContinuesIfServerWithholdsBlocks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := liteservertest.Generate(30)
+		chain := generate(30)
 		liar, honest, other := m.start(chain), m.start(chain), m.start(chain)
 		grow := func(to uint32) {
 			liar.Advance(to)
@@ -100,7 +100,7 @@ func TestServersThatAreSlowToDenyBlocksDoNotStopFirstPages(t *testing.T) {
 }
 
 func firstPages(t *testing.T, m *memoryNetwork, slow, honest int) {
-	chain := madeLong()
+	chain := generate(1001)
 	var all []*liteservertest.Server
 	for i := range slow + honest {
 		all = append(all, m.start(chain))
@@ -135,7 +135,7 @@ func firstPages(t *testing.T, m *memoryNetwork, slow, honest int) {
 // TestFirstPageStartsAtOldestBlockThatIsSent lets one server prove all blocks, but send none. The others
 // have deleted old blocks.
 func TestFirstPageStartsAtOldestBlockThatIsSent(t *testing.T) {
-	chain := liteservertest.Generate(100)
+	chain := generate(100)
 	liar, honest, other := start(t, chain, nil), start(t, chain, nil), start(t, chain, nil)
 	honest.Forget(70)
 	other.Forget(70)

@@ -56,6 +56,7 @@ type maker struct {
 	prevs  *cell.Dictionary // the masterchain blocks before the next one
 	key    uint32           // seq_no of the newest key block
 	signer validators
+	config *cell.Cell // the network's configuration after the newest masterchain block
 	// simplex is the seq_no of the first masterchain block that is signed by Simplex votes, or 0
 	// if there is none.
 	simplex uint32
@@ -138,6 +139,7 @@ func (m *maker) commit(seqNo, at uint32, balances map[chaingql.Address]*big.Int)
 	next := signer
 	if h.key {
 		next = newValidators(byte(seqNo/KeyBlocks) + 1)
+		m.config = next.config()
 	}
 	shards := shardsDict(tops)
 	must(m.prevs.SetIntKey(big.NewInt(int64(m.newest.SeqNo)), cell.BeginCell().
@@ -147,13 +149,13 @@ func (m *maker) commit(seqNo, at uint32, balances map[chaingql.Address]*big.Int)
 		MustStoreBoolBit(false).MustStoreDict(m.prevs).MustStoreUInt(0, 1+64).MustStoreBoolBit(h.key).
 		MustStoreBoolBit(false).EndCell()
 	extra := cell.BeginCell().MustStoreUInt(0xcc26, 16).MustStoreDict(shards).MustStoreSlice(make([]byte, 32), 256).
-		MustStoreRef(next.config()).MustStoreRef(info).MustStoreUInt(0, 4+1).EndCell()
+		MustStoreRef(m.config).MustStoreRef(info).MustStoreUInt(0, 4+1).EndCell()
 	state := stateCell(h.id, at, balances, extra)
 
 	custom := cell.BeginCell().MustStoreUInt(0xcca5, 16).MustStoreBoolBit(h.key).MustStoreDict(shards).
 		MustStoreUInt(0, 1+10).MustStoreRef(cell.BeginCell().MustStoreUInt(0, 4).EndCell())
 	if h.key {
-		custom.MustStoreSlice(make([]byte, 32), 256).MustStoreRef(next.config())
+		custom.MustStoreSlice(make([]byte, 32), 256).MustStoreRef(m.config)
 	}
 	id := m.keep(h, m.states[m.newest], state, custom.EndCell(), seqNo, balances)
 	m.blocks[id].tops, m.blocks[id].key = tops, m.key
