@@ -36,8 +36,9 @@ func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 			return 1, nil
 		case oldest > 0 && oldest-gone == 1:
 			return oldest + 1, nil
-		case gone >= head.SeqNo:
-			return 0, errMissing // no server has even the newest block
+		case gone >= head.SeqNo: // no server has even the newest block
+			b.forget()
+			return 0, errMissing
 		case gone == 0: // some servers have all blocks
 			next = 1
 		case oldest == 0:
@@ -107,6 +108,13 @@ func (b *Backend) record(seqNo uint32, there bool) {
 	if b.oldest <= b.gone {
 		b.oldest = 0
 	}
+}
+
+// forget drops the results of all searches, for servers that lost blocks for a while.
+func (b *Backend) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gone, b.oldest = 0, 0
 }
 
 // has reports whether any server has the masterchain block with the given seq_no. A server must prove

@@ -162,3 +162,22 @@ func TestFirstPageStartsAtOldestBlockThatIsSent(t *testing.T) {
 		break
 	}
 }
+
+// TestFirstPageWorksOnceServerHasItsBlocksAgain lets the only server lose all blocks for a while.
+func TestFirstPageWorksOnceServerHasItsBlocksAgain(t *testing.T) {
+	chain := generate(40)
+	s := start(t, chain, nil)
+	b := open(t, s.Config(), nil)
+	s.Forget(30)
+	s.Advance(20)
+	first := chaingql.BlocksQuery{First: 10}
+	if page, err := b.Blocks(t.Context(), first); !errors.Is(err, chaingql.ErrUnavailable) {
+		t.Errorf("without blocks: got %d blocks and error %v, want ErrUnavailable", len(page), err)
+	}
+	s.Advance(40)
+	page, err := b.Blocks(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, page, chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 10, After: cursor(30)}))
+}
