@@ -26,7 +26,8 @@ type indexer struct {
 // A progress is the number of the next leaf of an index to store.
 type progress struct {
 	next  uint64
-	known bool
+	known bool   // whether next is certain: if not, extend checks it before it stores a leaf
+	end   *entry // last block of the leaf before next, nil if this Writer did not store that leaf
 }
 
 // appended adds blocks that were stored directly after the recent ones.
@@ -34,9 +35,18 @@ func (x *indexer) appended(blocks ...stored) {
 	x.recent = append(x.recent, blocks...)
 }
 
-// restart makes the next call of extend look up the end of the index, because the stream
-// may have changed.
+// restart makes the next call of extend look up the end of the index.
 func (x *indexer) restart() { x.blocks, x.hashes, x.recent = progress{}, progress{}, nil }
+
+// moved records that the stream ends at end, which is not where this Writer expected. Usually, another Writer has only
+// stored a block: then the leaves that this Writer stored are still right. Therefore moved keeps the progress, and
+// extend checks it before it stores the next leaf.
+func (x *indexer) moved(end uint64) {
+	x.recent, x.blocks.known, x.hashes.known = nil, false, false
+	if end < max(x.blocks.next, x.hashes.next)*leafSize { // the stream lost blocks
+		x.restart()
+	}
+}
 
 const (
 	leavesAtOnce    = 8 // maximum number of missing leaves that one Append adds, in addition to its own
@@ -93,7 +103,14 @@ func (w *Writer) extendBy(
 	ctx context.Context, prefix string, x *progress, leaves int, store func(leaf uint64, blocks []stored) error,
 ) (err error) {
 	if !x.known {
-		if x.next, err = w.indexEnd(ctx, prefix); err != nil {
+		right := false
+		if x.end != nil {
+			right, err = w.b.matchesStream(ctx, x.end)
+		}
+		if err == nil && !right {
+			x.next, err = w.indexEnd(ctx, prefix)
+		}
+		if err != nil {
 			return err
 		}
 		x.known = true
@@ -106,7 +123,7 @@ func (w *Writer) extendBy(
 		if err != nil {
 			return err
 		}
-		x.next++
+		x.next, x.end = x.next+1, endOf(blocks)
 	}
 	return nil
 }

@@ -202,13 +202,15 @@ func (w *Writer) checkDistance(blocks []chaingql.Block) error {
 func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int, error) {
 	looked := w.tail == nil
 	for begun := time.Now(); w.tail == nil; {
-		w.indexer.restart()
 		whole, err := w.b.rangeOfStream(ctx, w.epoch) // the newest message may have been removed
 		if err != nil {
 			return 0, err
 		}
 		newest, found, end, err := w.b.tail(ctx)
 		end = max(end, whole.end-1)
+		if err == nil {
+			w.indexer.moved(end)
+		}
 		switch {
 		case err != nil:
 			return 0, err
