@@ -2,7 +2,6 @@ package tonlite
 
 import (
 	"errors"
-	"fmt"
 	"math/big"
 
 	"github.com/chaingql/chaingql"
@@ -78,32 +77,5 @@ func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 	if _, err := leaf.LoadUInt(5); err != nil { // split_depth
 		return nil, err
 	}
-	nano, err := leaf.LoadBigCoins()
-	if err != nil {
-		return nil, err
-	}
-	if len(answer.State) == 0 {
-		return nil, errors.New("the response lacks the account's state")
-	}
-	return nano, checkState(answer.State, leaf)
-}
-
-// checkState checks that the account state in a response, data, is the proven one. leaf is the
-// account's entry in the proven state of the shard.
-func checkState(data []byte, leaf *cell.Slice) error {
-	if _, err := leaf.LoadDict(32); err != nil { // other currencies
-		return err
-	}
-	account, err := leaf.LoadRefCell()
-	if err != nil {
-		return err
-	}
-	given, err := parseCells(data, 1, maxTreeCells)
-	if err != nil {
-		return err
-	}
-	if string(given[0].Hash(0)) != string(account.Hash(0)) {
-		return fmt.Errorf("%w: the account's state does not match the proven state", errProof)
-	}
-	return nil
+	return leaf.LoadBigCoins() // part of the proof, so the account's own cells are not needed
 }

@@ -16,8 +16,7 @@ const (
 	// maxConfigCells applies to a proof of the validators in a key block. There may be a
 	// few hundred validators.
 	maxConfigCells = 1 << 14
-	// maxTreeCells applies to a whole block or a whole account. It equals the network's
-	// limit for the state of an account.
+	// maxTreeCells applies to a whole block.
 	maxTreeCells = 1 << 16
 )
 

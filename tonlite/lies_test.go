@@ -89,8 +89,6 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 		{"false balance below a pruned branch", liteservertest.FalseRoot, balance(rich), has},
 		{"existing account omitted", liteservertest.FalseAbsence, balance(rich), has},
 		{"existing account with a proof of another shard", liteservertest.FalseShard, balance(rich), has},
-		{"state of another account", liteservertest.FalseState, balance(rich), has},
-		{"account without its state", liteservertest.BareAccount, balance(rich), has},
 		{"missing account with a proof of another shard", liteservertest.FalseShard, balance(absent), "not found"},
 		{"garbage instead of an account", liteservertest.Garbage, balance(rich), has},
 		{"bag of billions of cells instead of an account", liteservertest.Bomb, balance(rich), has},
@@ -154,6 +152,25 @@ func TestCyclicProofIsRejected(t *testing.T) {
 	}
 }
 
+// TestBalanceDoesNotDependOnTheAccountsCells sends something else instead of them. The balance is a part of the
+// proof, while the cells of an account may be as large as the network allows.
+func TestBalanceDoesNotDependOnTheAccountsCells(t *testing.T) {
+	chain, err := states()
+	s := start(t, chain, err)
+	b := open(t, s.Config(), &unproven)
+	for addr := range facts(t, "ton-mainnet-2019-masterchain-accounts-by-block").Balances {
+		s.SetLie(liteservertest.Truth)
+		want, err := b.Balance(t.Context(), addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.SetLie(liteservertest.FalseState)
+		if got, err := b.Balance(t.Context(), addr); err != nil || got.Cmp(want) != 0 {
+			t.Errorf("account %v: got balance %v and error %v, want %v", addr, got, err, want)
+		}
+	}
+}
+
 // TestUnprovenOptionStillVerifiesBalances sends false responses about accounts. Unproven accepts only
 // the ids of masterchain blocks without proof.
 func TestUnprovenOptionStillVerifiesBalances(t *testing.T) {
@@ -163,7 +180,7 @@ func TestUnprovenOptionStillVerifiesBalances(t *testing.T) {
 	for addr := range facts(t, "ton-mainnet-2019-masterchain-accounts-by-block").Balances {
 		for _, lie := range []liteservertest.Lie{
 			liteservertest.FalseBalance, liteservertest.FalseUpdate, liteservertest.FalseRoot,
-			liteservertest.FalseAbsence, liteservertest.FalseState, liteservertest.Garbage,
+			liteservertest.FalseAbsence, liteservertest.Garbage,
 		} {
 			s.SetLie(liteservertest.Truth)
 			if _, err := b.Balance(t.Context(), addr); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
+	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
 // answer returns the response to a query, or nil if ctx is done before there is one.
@@ -227,6 +228,9 @@ func (s *Server) accountState(q lite.GetAccountState) (lite.Message, error) {
 	}
 	a := lite.AccountState{ID: q.ID, Shard: shard, Proof: bag(updateProof(b.root), proof)}
 	if account != nil {
+		if !q.Whole {
+			account = prove(account, cell.CreateProofSkeleton()) // without its code and data
+		}
 		a.State = account.ToBOC()
 	}
 	if q.Workchain != masterchain {

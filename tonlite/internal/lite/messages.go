@@ -26,8 +26,10 @@ var (
 		"= liteServer.BlockHeader")
 	idLookupBlock = constructor("liteServer.lookupBlock mode:# id:tonNode.blockId " +
 		"lt:mode.1?long utime:mode.2?int = liteServer.BlockHeader")
-	idGetAccountState = constructor("liteServer.getAccountState id:tonNode.blockIdExt account:liteServer.accountId " +
-		"= liteServer.AccountState")
+	idGetAccountState = constructor("liteServer.getAccountStatePrunned id:tonNode.blockIdExt " +
+		"account:liteServer.accountId = liteServer.AccountState")
+	idGetWholeAccountState = constructor("liteServer.getAccountState id:tonNode.blockIdExt " +
+		"account:liteServer.accountId = liteServer.AccountState")
 	idGetAllShardsInfo = constructor("liteServer.getAllShardsInfo id:tonNode.blockIdExt = liteServer.AllShardsInfo")
 	idGetBlockProof    = constructor("liteServer.getBlockProof mode:# known_block:tonNode.blockIdExt " +
 		"target_block:mode.0?tonNode.blockIdExt = liteServer.PartialBlockProof")
@@ -108,10 +110,13 @@ type (
 		Shard     uint64
 		SeqNo     uint32
 	}
+	// GetAccountState requests the proof of an account. Unless Whole is set, the response does
+	// not have the account's code and data, which may be megabytes.
 	GetAccountState struct {
 		ID        BlockID
 		Workchain int32
 		Account   [32]byte
+		Whole     bool
 	}
 	GetAllShardsInfo struct{ ID BlockID }
 	GetBlockProof    struct{ Known, Target BlockID }
@@ -207,7 +212,11 @@ func (q LookupBlock) append(dst []byte) []byte {
 }
 
 func (q GetAccountState) append(dst []byte) []byte {
-	dst = appendUint32(q.ID.append(appendUint32(dst, idGetAccountState)), uint32(q.Workchain))
+	id := idGetAccountState
+	if q.Whole {
+		id = idGetWholeAccountState
+	}
+	dst = appendUint32(q.ID.append(appendUint32(dst, id)), uint32(q.Workchain))
 	return append(dst, q.Account[:]...)
 }
 

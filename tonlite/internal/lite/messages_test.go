@@ -70,7 +70,8 @@ func TestProofsWithTooManySignaturesAreRejected(t *testing.T) {
 func TestQueriesRoundTrip(t *testing.T) {
 	for _, want := range []Message{
 		GetMasterchainInfo{}, GetBlock{someID(1)}, GetBlockHeader{someID(1)}, LookupBlock{-1, 1 << 63, 7},
-		GetAccountState{someID(1), -1, [32]byte{2}}, GetAllShardsInfo{someID(1)}, GetBlockProof{someID(1), someID(2)},
+		GetAccountState{someID(1), -1, [32]byte{2}, false}, GetAccountState{someID(1), 0, [32]byte{2}, true},
+		GetAllShardsInfo{someID(1)}, GetBlockProof{someID(1), someID(2)},
 		Wait{7, 100, GetBlock{someID(1)}},
 	} {
 		got, err := parseQuery(appendBytes(appendUint32(nil, idLite), want.append(nil)))

@@ -122,7 +122,7 @@ func parseQuery(message []byte) (Message, error) {
 }
 
 func (r *reader) query() Message {
-	switch r.readUint32() {
+	switch id := r.readUint32(); id {
 	case idWait:
 		w := Wait{SeqNo: r.readUint32(), Timeout: r.readUint32()}
 		if w.Then = r.query(); w.Then == nil {
@@ -140,8 +140,8 @@ func (r *reader) query() Message {
 			r.fail(errUnexpected)
 		}
 		return LookupBlock{int32(r.readUint32()), r.readUint64(), r.readUint32()}
-	case idGetAccountState:
-		return GetAccountState{r.blockID(), int32(r.readUint32()), r.readHash()}
+	case idGetAccountState, idGetWholeAccountState:
+		return GetAccountState{r.blockID(), int32(r.readUint32()), r.readHash(), id == idGetWholeAccountState}
 	case idGetAllShardsInfo:
 		return GetAllShardsInfo{r.blockID()}
 	case idGetBlockProof:
