@@ -42,8 +42,8 @@ const (
 // reader end, close the net.Conn.
 //
 // The server's writer pool writes the frames. If a write has to wait for the peer, the connection starts a goroutine
-// of its own for the write (writeLoop). wg counts the goroutines of writes, queries and timers. The reader waits for
-// them before it ends.
+// of its own for the write (writeLoop), but only the pool searches. wg counts the goroutines of writes, queries and
+// timers. The reader waits for them before it ends.
 //
 //	peer ──► readLoop ──► codec.decode ──► handleMessage ──► Session.Start
 //	                                             │                 │ Run: a goroutine
@@ -64,6 +64,8 @@ type conn struct {
 	closeFrameQueued bool            // the close frame has been or will be written next; nothing else is sent
 	keepAliveDue     bool            // a keep-alive must be written
 	pingDue          bool            // a ping must be written
+	searchTurn       bool            // the next gather may call Next of operations that search
+	passedOver       uint8           // payloads since the last such gather that were sent before a search
 	ready            []*operation    // operations whose Next must be called, in this order
 	readyOne         [1]*operation   // the first array of ready
 	outbox           [][]byte        // frames that are written before data: acks, errors, pongs

@@ -27,7 +27,8 @@ type fakeStream struct {
 	blockNext    chan struct{} // if set, Next waits until it is closed
 	blockClose   chan struct{} // if set, Close waits until it is closed
 	panicInCalls bool
-	goexitInNext bool // Next calls runtime.Goexit
+	goexitInNext bool   // Next calls runtime.Goexit
+	search       func() // set by startSearching
 }
 
 func (s *fakeStream) Next() (payload []byte, more bool, err error) {
@@ -37,10 +38,14 @@ func (s *fakeStream) Next() (payload []byte, more bool, err error) {
 	}
 	s.inCall = true
 	s.nextCalls++
-	gate := s.blockNext
+	gate, search := s.blockNext, s.search
 	s.mu.Unlock()
 	if gate != nil {
 		<-gate
+	}
+	if search != nil {
+		search()
+		s.wake.Wake()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +61,7 @@ func (s *fakeStream) Next() (payload []byte, more bool, err error) {
 		s.queue = s.queue[1:]
 		return []byte(payload), len(s.queue) > 0 || s.err != nil, nil
 	}
-	return nil, false, s.err
+	return nil, search != nil, s.err
 }
 
 func (s *fakeStream) Cursor() string {
@@ -107,6 +112,21 @@ func (s *fakeStream) push(payloads ...string) {
 	s.queue = append(s.queue, payloads...)
 	s.mu.Unlock()
 	s.wake.Wake()
+}
+
+// startSearching makes Next call search and then find nothing, but have more, until stopSearching is called.
+func (s *fakeStream) startSearching(search func()) {
+	s.mu.Lock()
+	s.search = search
+	s.mu.Unlock()
+	s.wake.Wake()
+}
+
+func (s *fakeStream) stopSearching(payload string) {
+	s.mu.Lock()
+	s.search = nil
+	s.mu.Unlock()
+	s.push(payload)
 }
 
 func (s *fakeStream) end(err error) {

@@ -42,8 +42,12 @@ func newTryWriter() *tryWriter {
 	return p
 }
 
-// tryWrite writes as many bytes as the connection accepts without blocking, possibly none.
+// tryWrite writes as many bytes as the connection accepts without blocking, possibly none. If raw is nil, it writes
+// none.
 func (p *tryWriter) tryWrite(raw syscall.RawConn) (written int, err error) {
+	if raw == nil {
+		return 0, nil
+	}
 	p.written, p.err = 0, nil
 	if err := raw.Write(p.writeFunc); err != nil {
 		return 0, err

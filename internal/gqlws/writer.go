@@ -37,14 +37,14 @@ func (c *conn) scheduleWriter() {
 }
 
 // claimWriter reports whether the caller must queue the connection in the writer pool. If the connection does not
-// support non-blocking writes, claimWriter starts a separate writer goroutine and returns false. The caller must hold
-// c.mu.
+// support non-blocking writes and needs no turn to search, claimWriter starts a separate writer goroutine and returns
+// false. The caller must hold c.mu.
 func (c *conn) claimWriter() bool {
 	if c.hasWriter || c.phase == phaseClosed || c.closeFrameQueued || !c.hasWork() {
 		return false
 	}
 	c.hasWriter = true
-	if c.raw == nil {
+	if c.raw == nil && !c.needsSearchTurn() {
 		c.spawn("writer", func() { c.writeLoop(nil) })
 		return false
 	}
@@ -102,7 +102,7 @@ const (
 )
 
 // writeLoop is the writer that may wait for the peer. It first writes begun, which is the rest of a partial write, and
-// then everything that is queued.
+// then everything that is queued. Only workers of the pool search, so that thousands of peers do not search at once.
 func (c *conn) writeLoop(begun []byte) {
 	if len(begun) > 0 && !c.writeFrames(begun) {
 		return
@@ -122,6 +122,9 @@ func (c *conn) writeLoop(begun []byte) {
 		case taskClose:
 			c.closeHandshake()
 			return
+		case taskRequeue:
+			c.requeue()
+			return
 		case taskSend:
 			if !c.writeFrames(*b) {
 				return
@@ -133,11 +136,16 @@ func (c *conn) writeLoop(begun []byte) {
 // gather collects frames in *b until it has enough bytes, and returns the next step of the writer. It takes frames from
 // the outbox first, and then one payload from each ready operation in turn. Only gather calls Stream.Next. It calls
 // Next only if the previous payload of the stream was sent or is in *b, so that no queue grows while a peer is slow.
+// Operations that search wait for a turn of the writer pool, which bounds the number of searches at once.
 func (c *conn) gather(b *[]byte, enough int) task {
 	*b = (*b)[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	begun, late := xsync.Clock(0), false
+	searchTurn := c.searchTurn
+	if c.searchTurn = false; searchTurn {
+		c.passedOver = 0
+	}
 	for {
 		over := c.over()
 		switch {
@@ -177,8 +185,15 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			*b = sealFrame(c.codec.appendKeepAlive(openFrame(*b)), from)
 
 		case len(c.ready) > 0:
-			op := c.ready[0]
-			c.ready = slices.Delete(c.ready, 0, 1)
+			i := 0
+			if !searchTurn {
+				i = c.nextWithoutSearch()
+			}
+			if late = i < 0; late {
+				continue
+			}
+			op := c.ready[i]
+			c.ready = slices.Delete(c.ready, i, i+1)
 			op.queued = false
 			op.inCall = true
 			*b = c.appendNext(*b, op)
@@ -189,6 +204,19 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			return taskNone
 		}
 	}
+}
+
+// nextWithoutSearch returns the index in c.ready of the first operation that does not search. It returns -1 if there is
+// none or if the operations that search have been passed over too often. The caller must hold c.mu.
+func (c *conn) nextWithoutSearch() int {
+	i := slices.IndexFunc(c.ready, func(op *operation) bool { return !op.searching })
+	if i > 0 {
+		if c.passedOver == maxPassedOver {
+			return -1
+		}
+		c.passedOver++
+	}
+	return i
 }
 
 // appendNext calls Next of an operation and appends the payload to b. The caller must hold c.mu, which appendNext

@@ -20,7 +20,7 @@ type writerPool struct {
 
 	mu         sync.Mutex
 	ready      connQueue
-	searching  connQueue     // connections that only search: see conn.onlySearches
+	searching  connQueue     // connections that only search: see conn.needsSearchTurn
 	lastSearch time.Duration // Clock time at which a connection was last taken from searching
 	workers    int           // number of running goroutines
 
@@ -33,6 +33,9 @@ type connQueue struct{ first, last *conn }
 // searchInterval is the time after which the pool serves a connection that only searches although others wait. One turn
 // of such a connection takes about maxGatherTime.
 const searchInterval = 10 * time.Millisecond
+
+// maxPassedOver is the number of payloads of a connection after which its searches have a turn although it has more.
+const maxPassedOver = 200
 
 func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXPROCS(0)} }
 
@@ -118,18 +121,26 @@ func (w *writerPool) dequeue() *conn {
 // enqueue queues the connection, which has work, in the writer pool. The caller must hold c.mu.
 func (c *conn) enqueue() {
 	w := c.server.writers
-	if c.onlySearches() {
+	if c.searchTurn = c.needsSearchTurn(); c.searchTurn {
 		w.enqueue(&w.searching, c)
 	} else {
 		w.enqueue(&w.ready, c)
 	}
 }
 
-// onlySearches reports whether all that the connection has to do is to call Next of streams that search stored data and
-// have found nothing so far. The caller must hold c.mu.
-func (c *conn) onlySearches() bool {
-	return len(c.outbox) == 0 && !c.keepAliveDue && !c.pingDue && !c.over() &&
+// needsSearchTurn reports whether all that the connection has to do is to call Next of streams that search stored data
+// and have found nothing so far, or whether these have waited for too many payloads. The caller must hold c.mu.
+func (c *conn) needsSearchTurn() bool {
+	return c.passedOver == maxPassedOver || len(c.outbox) == 0 && !c.keepAliveDue && !c.pingDue && !c.over() &&
 		!slices.ContainsFunc(c.ready, func(op *operation) bool { return !op.searching })
+}
+
+// requeue is called by the writer of the connection before it ends. It queues the connection again.
+func (c *conn) requeue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wg.Add(1)
+	c.enqueue()
 }
 
 // writeBatch writes at most one batch of frames, so that a connection with much data does not delay other connections.
@@ -138,10 +149,7 @@ func (c *conn) onlySearches() bool {
 func (c *conn) writeBatch(p *tryWriter) {
 	switch c.gather(&p.bytes, batchSize) {
 	case taskRequeue:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.wg.Add(1)
-		c.enqueue()
+		c.requeue()
 	case taskClose:
 		c.mu.Lock()
 		defer c.mu.Unlock()

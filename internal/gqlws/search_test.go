@@ -1,0 +1,121 @@
+package gqlws
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+// Thousands of searches at once would delay everything else. These connections have blocking writes, as those over TLS.
+func TestFewConnectionsSearchAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(withoutPings()), newFakeSession(t)
+		ss.shared = true
+		s.writers.maxWorkers = 2
+		gate := make(chan struct{})
+		var running atomic.Int64
+		var peers []*peer
+		for i := range 10 {
+			p := dial(t, s, ss).startReading()
+			p.sendText(startA)
+			peers = append(peers, p)
+			st := ss.stream(i + 1)
+			first := true // the connection knows that the stream searches after the first call
+			st.startSearching(func() {
+				if !first {
+					running.Add(1)
+					<-gate
+					running.Add(-1)
+				}
+				first = false
+			})
+			synctest.Wait()
+		}
+		if n := running.Load(); n != 2 {
+			t.Errorf("%d searches run at once, want 2", n)
+		}
+		for i := range peers {
+			ss.stream(i + 1).stopSearching(fmt.Sprint(i))
+		}
+		close(gate)
+		for i, p := range peers {
+			p.expect(fmt.Sprintf(`{"type":"data","id":"a","payload":%d}`, i))
+			p.conn.Close()
+		}
+		shutdown(t, s)
+	})
+}
+
+// A searcher is a Stream that finds nothing and counts the calls to Next.
+type searcher struct {
+	queryResult
+	calls int
+}
+
+func (s *searcher) Next() (payload []byte, more bool, err error) {
+	s.calls++
+	return nil, true, nil
+}
+
+// An endless Stream always has a payload.
+type endless struct{ queryResult }
+
+func (*endless) Next() (payload []byte, more bool, err error) { return []byte("1"), true, nil }
+
+// newSearchingConn returns a connection that is not served by workers. Its operations call Next of a searcher, which
+// has already found nothing, and of stream.
+func newSearchingConn(t *testing.T, stream Stream) (*conn, *searcher) {
+	c := newConn(t.Context(), NewServer(testOptions), legacy{}, nil)
+	c.server.writers = &writerPool{} // has no workers
+	c.net, c.hasWriter = &netConn{}, true
+	search := new(searcher)
+	for i, st := range []Stream{search, stream} {
+		op := &operation{id: operationID{key: fmt.Sprint(i)}, ctx: xsync.WithTimeout(c.ctx, 0), phase: opActive}
+		op.stream, op.searching = st, i == 0
+		c.mu.Lock()
+		c.ops[op.id.key] = op
+		c.queueNext(op)
+		c.mu.Unlock()
+	}
+	return c, search
+}
+
+// Many connections would otherwise delay each other by a search for each payload.
+func TestPayloadIsSentWithoutASearch(t *testing.T) {
+	c, search := newSearchingConn(t, &queryResult{payload: []byte("1")})
+	want := appendText(nil, []byte(`{"type":"data","payload":1}`))
+	want = appendText(want, []byte(`{"type":"complete","payload":null}`))
+	var b []byte
+	if next := c.gather(&b, batchSize); next != taskSend || !bytes.Equal(b, want) || search.calls > 0 {
+		t.Errorf("gather returned %q and task %d after %d searches, want %q and task %d without a search",
+			b, next, search.calls, want, taskSend)
+	}
+	if next := c.gather(&b, batchSize); next != taskRequeue || search.calls > 0 {
+		t.Errorf("the second gather returned task %d after %d searches, want %d without a search", next, search.calls,
+			taskRequeue)
+	}
+	c.requeue()
+	if got := c.server.writers.dequeue(); got != c {
+		t.Fatal("the connection is not queued")
+	}
+	if c.gather(&b, batchSize); search.calls != 1 {
+		t.Errorf("%d searches in the turn of the searches, want 1", search.calls)
+	}
+}
+
+func TestSearchIsServedWhileAnotherStreamAlwaysHasPayloads(t *testing.T) {
+	c, search := newSearchingConn(t, new(endless))
+	var b []byte
+	for range 2 * maxPassedOver {
+		if c.gather(&b, 1) == taskRequeue {
+			c.requeue()
+		}
+	}
+	if search.calls == 0 {
+		t.Errorf("no search in %d turns", 2*maxPassedOver)
+	}
+}
