@@ -28,7 +28,7 @@ func TestBackendMeetsContractWithGeneratedChain(t *testing.T) {
 // TestBackendMeetsContractWithSmallCache uses a cache for one masterchain block, so that blocks are
 // read again and again.
 func TestBackendMeetsContractWithSmallCache(t *testing.T) {
-	chain := generate(16)
+	chain := generate(12)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		s := start(t, chain, nil)
 		return backendtest.Harness{

@@ -83,37 +83,39 @@ func TestReadsContinueWhenOneServerFails(t *testing.T) {
 // TestTimeoutLimitsCallsToHungServer uses a single server, which does not respond, and contexts
 // without a deadline.
 func TestTimeoutLimitsCallsToHungServer(t *testing.T) {
-	chain := generate(10)
-	s := start(t, chain, nil)
-	b := open(t, s.Config(), nil)
-	b.Hurry(500 * time.Millisecond)
-	newest := chain.Blocks()[len(chain.Blocks())-1].Cursor
-	resume := s.Stall()
-	within(t, 10*time.Second, func() {
-		_, err := b.Balance(context.Background(), chaingql.Address{})
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, chaingql.ErrUnavailable) {
-			t.Errorf("Balance: got error %v, want DeadlineExceeded and ErrUnavailable", err)
-		}
-	})
-	within(t, 10*time.Second, func() {
-		_, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 3})
-		if !errors.Is(err, chaingql.ErrUnavailable) {
-			t.Errorf("Blocks: got error %v, want ErrUnavailable", err)
-		}
-	})
-	resume()
-	time.Sleep(300 * time.Millisecond) // the backoff ends
-	stalled := make(chan func(), 1)
-	time.AfterFunc(50*time.Millisecond, func() { stalled <- s.Stall() })
-	within(t, 10*time.Second, func() {
-		for _, err := range b.Follow(context.Background(), newest) {
-			if err == nil {
-				t.Error("Follow yielded a block, want an error because the server hangs")
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(10)
+		s := m.start(chain)
+		b := m.open(s.Config(), nil)
+		b.Hurry(500 * time.Millisecond)
+		newest := chain.Blocks()[len(chain.Blocks())-1].Cursor
+		resume := s.Stall()
+		within(t, 10*time.Second, func() {
+			_, err := b.Balance(context.Background(), chaingql.Address{})
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, chaingql.ErrUnavailable) {
+				t.Errorf("Balance: got error %v, want DeadlineExceeded and ErrUnavailable", err)
 			}
-			break
-		}
+		})
+		within(t, 10*time.Second, func() {
+			_, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 3})
+			if !errors.Is(err, chaingql.ErrUnavailable) {
+				t.Errorf("Blocks: got error %v, want ErrUnavailable", err)
+			}
+		})
+		resume()
+		time.Sleep(300 * time.Millisecond) // the backoff ends
+		stalled := make(chan func(), 1)
+		time.AfterFunc(50*time.Millisecond, func() { stalled <- s.Stall() })
+		within(t, 10*time.Second, func() {
+			for _, err := range b.Follow(context.Background(), newest) {
+				if err == nil {
+					t.Error("Follow yielded a block, want an error because the server hangs")
+				}
+				break
+			}
+		})
+		(<-stalled)()
 	})
-	(<-stalled)()
 }
 
 // TestHungServerLeavesTimeToQueryAnotherServer makes calls with a deadline that equals Options.Timeout,

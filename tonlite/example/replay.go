@@ -7,9 +7,9 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// rounds is the number of masterchain blocks in a generated chain: enough for ten minutes at the
+// rounds is the number of masterchain blocks in a generated chain: enough for five minutes at the
 // default pace.
-const rounds = 600
+const rounds = 300
 
 // A replay serves a chain from a lite server of its own and adds the blocks of the chain over
 // time.

@@ -18,10 +18,10 @@ import (
 // A Server is a lite server that serves a chain on 127.0.0.1. Its methods may be called
 // concurrently.
 type Server struct {
-	chain *Chain
-	key   ed25519.PrivateKey
-	addr  *net.TCPAddr
-	net   func(network, addr string) (net.Listener, error)
+	chain     *Chain
+	key       ed25519.PrivateKey
+	addr      *net.TCPAddr
+	netListen func(network, addr string) (net.Listener, error)
 
 	mu       sync.Mutex
 	listener net.Listener // nil while the Server is stopped
@@ -54,7 +54,7 @@ func StartOn(chain *Chain, listen func(network, addr string) (net.Listener, erro
 		return nil, err
 	}
 	s := &Server{
-		chain: chain, key: key, net: listen, conns: make(map[net.Conn]bool),
+		chain: chain, key: key, netListen: listen, conns: make(map[net.Conn]bool),
 		head: chain.last, oldest: chain.first, grown: make(chan struct{}),
 		asked: make(map[string]int),
 	}
@@ -71,7 +71,7 @@ func StartOn(chain *Chain, listen func(network, addr string) (net.Listener, erro
 }
 
 func (s *Server) listen(addr string) error {
-	l, err := s.net("tcp4", addr)
+	l, err := s.netListen("tcp4", addr)
 	if err != nil {
 		return fmt.Errorf("liteservertest: %w", err)
 	}
