@@ -80,7 +80,7 @@ func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
 		}
 		prev = &blocks[i].Cursor
 		messages[i] = &nats.Msg{Subject: w.b.names.blockSubject(&blocks[i]), Data: payload, Header: nats.Header{
-			jetstream.MsgIDHeader: {messageID(&blocks[i])},
+			jetstream.MsgIDHeader: {messageID(&blocks[i], epoch)},
 		}}
 	}
 	if len(messages) > 0 {
@@ -164,9 +164,12 @@ func (w *Writer) request(ctx context.Context, m *nats.Msg, seq uint64) error {
 	return nil
 }
 
-// messageID returns the message ID by which the server recognizes duplicates. Different
-// blocks have different IDs.
-func messageID(b *chaingql.Block) string { return fmt.Sprintf("%s.%x", b.Cursor, b.Hash[:8]) }
+// messageID returns the message ID by which the server recognizes duplicates. Different blocks have different IDs. The
+// ID contains the epoch of the message: a message for an earlier stream, which is a stray, would otherwise make the
+// server reject the same block until it forgets the stray's ID.
+func messageID(b *chaingql.Block, epoch int64) string {
+	return fmt.Sprintf("%s.%x.%d", b.Cursor, b.Hash[:8], epoch)
+}
 
 // send publishes messages, with at most maxPending in flight, and waits for all
 // acknowledgements. It calls acked for each of them. It returns the number of messages at

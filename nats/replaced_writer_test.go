@@ -101,11 +101,20 @@ func (hold holdingDialer) Dial(network, address string) (net.Conn, error) {
 // TestBlockThatWasOnItsWayDuringReplacementIsNotInNewChain replaces the stream while messages of a Writer are on their
 // way. When they arrive, the new stream ends at the sequence number that they expect, so the server stores them.
 func TestBlockThatWasOnItsWayDuringReplacementIsNotInNewChain(t *testing.T) {
-	for name, n := range map[string]int{"one block": 1, "a batch": 30} {
+	for name, row := range map[string]struct {
+		n    int  // number of blocks on their way
+		same bool // whether the new chain has the same blocks
+	}{
+		"one block": {1, false}, "a batch": {30, false},
+		"one block of both chains": {1, true}, "a batch of both": {30, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, ctx, old := newBroker(t), t.Context(), uneven(200)
+			s, ctx, old, n := newBroker(t), t.Context(), uneven(200), row.n
 			now := forked(old)
+			if row.same {
+				now = old
+			}
 			var armed atomic.Bool
 			sent, release := make(chan struct{}), make(chan struct{})
 			hold := holdingDialer(func(data []byte) {

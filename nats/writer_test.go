@@ -83,12 +83,13 @@ func TestRepeatedAppendChangesNothing(t *testing.T) {
 // its message ID, even if a program in another language publishes it.
 func TestAppendedBlocksHaveMessageIDs(t *testing.T) {
 	s := newBroker(t)
-	w, all, ctx := writer(t, open(t, s.ClientURL(), nil)), blocks(3), context.Background()
+	b, all, ctx := open(t, s.ClientURL(), nil), blocks(3), context.Background()
+	w := writer(t, b)
 	if err := w.Append(ctx, all...); err != nil {
 		t.Fatal(err)
 	}
 	ack, err := raw(t, s.ClientURL()).Publish(ctx, "chain.blocks.0.8000000000000000", nil,
-		jetstream.WithMsgID(fmt.Sprintf("%s.%x", all[1].Cursor, all[1].Hash[:8])))
+		jetstream.WithMsgID(fmt.Sprintf("%s.%x.%s", all[1].Cursor, all[1].Hash[:8], b.Epoch())))
 	if err != nil || !ack.Duplicate || ack.Sequence != 2 {
 		t.Errorf("Publish with the ID of message 2: got %+v and error %v, want a duplicate of message 2", ack, err)
 	}
