@@ -139,6 +139,9 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if replica && b.opts.PollInterval == 0 {
 		b.opts.PollInterval = replicaPoll
 	}
+	if err := b.checkIndexes(ctx); err != nil {
+		return err
+	}
 	if err := b.migrate(ctx, !b.opts.SkipMigrations && !replica); err != nil {
 		return err
 	}

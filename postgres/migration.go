@@ -63,6 +63,28 @@ func (b *Backend) migrate(ctx context.Context, allowed bool) error {
 	return nil
 }
 
+// checkIndexes returns an error if an index is invalid: CREATE INDEX CONCURRENTLY leaves such an index if it is
+// interrupted. The migration would keep it because of its name, although no query can use it.
+func (b *Backend) checkIndexes(ctx context.Context) error {
+	var index string
+	err := b.pool.QueryRow(ctx, "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"+
+		" JOIN pg_class t ON t.oid = i.indrelid JOIN pg_namespace n ON n.oid = t.relnamespace"+
+		" WHERE n.nspname = $1 AND t.relname = 'blocks' AND NOT i.indisvalid AND c.relname = ANY($2)"+
+		" ORDER BY 1 LIMIT 1", b.opts.Schema, indexes).Scan(&index)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return failed(fmt.Sprintf("check the indexes in schema %q", b.opts.Schema), err)
+	}
+	name := pgx.Identifier{b.opts.Schema, index}.Sanitize()
+	return fmt.Errorf("postgres: the index %s is invalid, because CREATE INDEX CONCURRENTLY was interrupted or still"+
+		" runs: if not, use REINDEX INDEX CONCURRENTLY %s, or DROP INDEX and create it again", name, name)
+}
+
+// indexes contains the names of the indexes that the migrations create.
+var indexes = []string{"blocks_by_workchain", "blocks_by_shard", "blocks_by_hash", "blocks_by_seq_no", "blocks_by_time"}
+
 const noMigrations = "migrations are turned off or the server is a read-only replica"
 
 func (b *Backend) runMigrations(ctx context.Context, tx pgx.Tx, scripts []string) error {

@@ -6,12 +6,14 @@ import (
 	"math/big"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestConcurrentOpensCreateTablesOnce(t *testing.T) {
@@ -132,6 +134,35 @@ func TestVersionOneTablesAreMigrated(t *testing.T) {
 			t.Errorf("Blocks after 04 returned error %v, want ErrCursorTooOld", err)
 		}
 	}
+}
+
+// TestOpenRefusesInvalidIndexes leaves an invalid index, as an interrupted CREATE INDEX CONCURRENTLY does. Here, it
+// fails because the blocks are not unique. The migration must not accept that index.
+func TestOpenRefusesInvalidIndexes(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	name, all := quote(opts.Schema), backendtest.Chain(10, 1)
+	if err := writer(t, open(t, s.dsn("postgres"), opts)).Append(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	s.admin(t, "DROP INDEX "+name+".blocks_by_hash", "UPDATE "+name+".chaingql_state SET version = 2")
+	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), "CREATE UNIQUE INDEX CONCURRENTLY blocks_by_hash ON "+name+".blocks ((true))")
+	expectError(t, err, "could not create unique index")
+
+	_, err = postgres.Open(t.Context(), s.dsn("postgres"), opts)
+	expectError(t, err, `blocks_by_hash" is invalid`)
+	s.admin(t, "DROP INDEX "+name+".blocks_by_hash")
+	b := open(t, s.dsn("postgres"), opts)
+	if got, err := b.BlockByHash(t.Context(), all[3].Hash); err != nil || got.Cursor != all[3].Cursor {
+		t.Errorf("BlockByHash after DROP INDEX: got %q and error %v, want %q", got.Cursor, err, all[3].Cursor)
+	}
+	s.admin(t, "DO $$ BEGIN ASSERT (SELECT indisvalid FROM pg_index WHERE indexrelid = '"+
+		strings.ReplaceAll(name, "'", "''")+".blocks_by_hash'::regclass); END $$")
 }
 
 func TestFailedMigrationIsRolledBack(t *testing.T) {
