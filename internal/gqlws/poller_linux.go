@@ -111,10 +111,10 @@ func (p *poller) closeIfEmpty() {
 	}
 }
 
-// hungUp reports whether the peer has closed the connection or its half of it, even if there are unread bytes, which a
-// read would return first.
+// hungUp reports whether the connection is closed, by either side, or the peer has closed its half of it, even if there
+// are unread bytes, which a read would return first.
 func hungUp(raw syscall.RawConn) (yes bool) {
-	_ = raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 		if err != nil {
 			return
@@ -126,7 +126,7 @@ func hungUp(raw syscall.RawConn) (yes bool) {
 			yes = n > 0
 		}
 	})
-	return yes
+	return yes || err != nil
 }
 
 // canPoll reports whether netConn.tryRead is supported.
