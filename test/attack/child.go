@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,10 +26,12 @@ type child struct {
 	kind  string
 	addr  string
 	http2 string // address of the listener that also accepts HTTP/2 without TLS
-	cmd   *exec.Cmd
-	input io.WriteCloser
-	lines chan string
-	died  chan struct{}
+	// The addresses of the listeners whose sockets have no non-blocking writes.
+	tls, wrapped string
+	cmd          *exec.Cmd
+	input        io.WriteCloser
+	lines        chan string
+	died         chan struct{}
 
 	asking sync.Mutex // serializes requests to the child
 	mu     sync.Mutex // guards output
@@ -73,7 +74,9 @@ func startChild(kind string) (*child, error) {
 		close(c.died)
 	}()
 	addrs, err := c.line(time.Minute)
-	c.addr, c.http2, _ = strings.Cut(addrs, " ")
+	if err == nil {
+		_, err = fmt.Sscan(addrs, &c.addr, &c.http2, &c.tls, &c.wrapped)
+	}
 	if err != nil {
 		c.stop()
 		return nil, fmt.Errorf("start server: %w", err)

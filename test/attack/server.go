@@ -104,7 +104,8 @@ func serve(kind string) error {
 	http2.Protocols = new(http.Protocols)
 	http2.Protocols.SetUnencryptedHTTP2(true)
 	http2.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: 100}
-	fmt.Println(listener.Addr(), second.Addr())
+	secure, wrapped := serveWrapped(mux)
+	fmt.Println(listener.Addr(), second.Addr(), secure, wrapped)
 	failed := make(chan error, 4)
 	go func() { failed <- server.Serve(smallBuffers{listener}) }()
 	go func() { failed <- http2.Serve(smallBuffers{second}) }()

@@ -1,0 +1,69 @@
+package attack
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+)
+
+// serveWrapped serves handler on two more listeners and returns their addresses: over TLS, and over connections of
+// another type than those of package net. Sockets over both have no non-blocking writes.
+func serveWrapped(handler http.Handler) (secure, wrapped string) {
+	s, w := httptest.NewUnstartedServer(handler), httptest.NewUnstartedServer(handler)
+	w.Listener = wrapping{w.Listener}
+	s.StartTLS()
+	w.Start()
+	return s.Listener.Addr().String(), w.Listener.Addr().String()
+}
+
+// A wrapping is a listener that wraps its connections, as netutil.LimitListener does.
+type wrapping struct{ net.Listener }
+
+func (l wrapping) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return struct{ net.Conn }{c}, err
+}
+
+// wrappedSearchers returns attacks by many sockets over TLS or from a wrapped listener, each with subscriptions that
+// resume from the beginning of the history and match nothing after a long comparison. Other sockets must receive live
+// blocks.
+func wrappedSearchers(full bool) []attack {
+	lasting, n := usual/4, 40
+	if full {
+		lasting, n = 4*usual, 300
+	}
+	const one = `{id:{ne:"a",gt:"",ge:"",lt:"z",le:"z"},shard:{ne:"a",gt:"",ge:"",lt:"z",le:"z"},chain_order:{lt:"0"}`
+	filter := strings.Repeat(one+",OR:", 14) + one + strings.Repeat("}", 15)
+	texts := []string{`{"type":"connection_init"}`}
+	for i := range 50 {
+		search := query(`subscription{blocks(after:"" filter:` + filter + `){id}}`)
+		texts = append(texts, begin(modern, fmt.Sprintf(`"%d"`, i), search))
+	}
+	frames := frameAll(texts)
+	var all []attack
+	for _, over := range []string{"TLS", "a wrapped listener"} {
+		name := fmt.Sprintf("%d sockets that search over %s", n, over)
+		all = append(all, withConnectionsFor(lasting, name, n, func(s *target) (net.Conn, error) {
+			addr := s.server.wrapped
+			if over == "TLS" {
+				addr = s.server.tls
+			}
+			c, err := s.dialTo(addr)
+			if err != nil {
+				return nil, err
+			}
+			var stream net.Conn = c
+			if over == "TLS" {
+				stream = tls.Client(c, &tls.Config{InsecureSkipVerify: true}) // #nosec G402
+			}
+			_, err = stream.Write(append(upgrade(path, modern), frames...))
+			go func() { _, _ = io.Copy(io.Discard, stream) }()
+			return c, err
+		}, (*target).receives))
+	}
+	return all
+}
