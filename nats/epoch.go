@@ -15,8 +15,8 @@ import (
 var errNewStream = fmt.Errorf("the stream was deleted and created again: %w", chaingql.ErrChainReplaced)
 
 // Epoch returns the creation time of the block stream in nanoseconds, as [chaingql.Epocher] specifies. A stream that is
-// restored from a snapshot keeps its creation time. Epoch changes after the first call of Blocks or Follow, or the
-// first lookup, that notices a new stream.
+// restored from a snapshot keeps its creation time on a single server, but not in a cluster. Epoch changes after the
+// first call of Blocks or Follow, or the first lookup, that notices a new stream.
 func (b *Backend) Epoch() string { return *b.epoch.Load() }
 
 func epochOf(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 10) }

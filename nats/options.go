@@ -68,7 +68,9 @@ type Storage struct {
 	// block. Therefore set MaxAge well above the longest expected pause between blocks.
 	// Default: unlimited.
 	MaxAge time.Duration
-	// Memory makes the servers store the chain in memory instead of in files.
+	// Memory makes the servers store the chain in memory instead of in files. Use it only
+	// for tests and short chains: to find an old block in memory, a server scans the chain
+	// and meanwhile stores no block.
 	Memory bool
 	// Duplicates is how long the server remembers message IDs to detect duplicates. A
 	// Writer never appends a block twice, even if this duration is short. Default: the
