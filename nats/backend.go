@@ -191,6 +191,7 @@ func (b *Backend) forget() {
 
 // info requests the state of a stream from the stream's leader.
 func (b *Backend) info(ctx context.Context, stream string) (info *jetstream.StreamInfo, err error) {
+	since := b.nc.LastError()
 	err = b.retry(ctx, func(ctx context.Context) error {
 		s, err := b.js.Stream(ctx, stream)
 		if err != nil {
@@ -202,5 +203,5 @@ func (b *Backend) info(ctx context.Context, stream string) (info *jetstream.Stre
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
-	return info, b.permissionError(err)
+	return info, b.permissionError(since, err)
 }

@@ -56,6 +56,7 @@ func (b *Backend) state(ctx context.Context) (epoch string, whole seqRange, err 
 		} `json:"state"`
 	}
 	var info response
+	since := b.nc.LastError()
 	err = b.retry(ctx, func(ctx context.Context) error {
 		info = response{}
 		answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+b.names.stream, nil)
@@ -68,7 +69,7 @@ func (b *Backend) state(ctx context.Context) (epoch string, whole seqRange, err 
 		return err
 	})
 	if err != nil {
-		return "", seqRange{}, failed("read the state of the stream", b.permissionError(err))
+		return "", seqRange{}, failed("read the state of the stream", b.permissionError(since, err))
 	}
 	return epochOf(info.Created), seqRange{info.State.FirstSeq, info.State.LastSeq + 1}, nil
 }

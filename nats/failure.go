@@ -93,9 +93,11 @@ func checkURL(urls string) error {
 
 // permissionError returns the permission violation that caused err if there is one, and err
 // otherwise. The server does not respond to a request without permission, but reports the
-// violation separately.
-func (b *Backend) permissionError(err error) error {
-	if last := b.nc.LastError(); err != nil && b.retryable(err) && errors.Is(last, nats.ErrPermissionViolation) {
+// violation separately. The argument since is the connection's last error before the request, which
+// is not the cause of err.
+func (b *Backend) permissionError(since, err error) error {
+	last := b.nc.LastError()
+	if err != nil && b.retryable(err) && errors.Is(last, nats.ErrPermissionViolation) && last != since {
 		return last
 	}
 	return err

@@ -62,12 +62,13 @@ func (w *Writer) index(ctx context.Context, appended int) {
 		w.indexer.recent = nil
 		return
 	}
+	since := w.b.nc.LastError()
 	err := w.extend(ctx, leavesAtOnce+appended/leafSize)
 	if err != nil && ctx.Err() == nil {
 		w.indexer.restart()
 		w.indexer.retryAt = time.Now().Add(indexRetryDelay)
 		w.b.opts.Logger.WarnContext(ctx, "extending the block index failed; retrying later",
-			slog.String("stream", w.b.names.index), slog.Any("error", w.b.permissionError(err)))
+			slog.String("stream", w.b.names.index), slog.Any("error", w.b.permissionError(since, err)))
 	}
 }
 
@@ -273,6 +274,7 @@ func (b *Backend) prepareIndex(ctx context.Context) {
 	if !errors.Is(err, jetstream.ErrStreamNotFound) || b.opts.Create == nil {
 		return
 	}
+	since := b.nc.LastError()
 	s := b.opts.Create
 	_, err = b.js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: b.names.index, Description: "index of blocks, by chaingql",
@@ -283,7 +285,7 @@ func (b *Backend) prepareIndex(ctx context.Context) {
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		b.opts.Logger.WarnContext(ctx, "creating the index stream failed: "+
 			"old blocks are not found by hash, and pages of rare workchains and shards are slow",
-			slog.String("stream", b.names.index), slog.Any("error", b.permissionError(err)))
+			slog.String("stream", b.names.index), slog.Any("error", b.permissionError(since, err)))
 	}
 }
 
@@ -296,6 +298,7 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, indexDeadline)
 	defer cancel()
+	since := w.b.nc.LastError()
 	err := func() error {
 		prefix, err := w.b.indexPrefix(ctx)
 		if err != nil {
@@ -321,6 +324,6 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 	}()
 	if err != nil {
 		w.b.opts.Logger.WarnContext(ctx, "pruning the block index failed: nodes of pruned blocks remain",
-			slog.String("stream", w.b.names.index), slog.Any("error", w.b.permissionError(err)))
+			slog.String("stream", w.b.names.index), slog.Any("error", w.b.permissionError(since, err)))
 	}
 }

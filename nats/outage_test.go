@@ -9,6 +9,7 @@ import (
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go"
 )
 
 // A server that refuses connections and one that does not answer are the same outage.
@@ -31,5 +32,25 @@ func TestOutageIsErrUnavailable(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOutageAfterPermissionViolationIsErrUnavailable stops JetStream after the server has refused another request.
+func TestOutageAfterPermissionViolationIsErrUnavailable(t *testing.T) {
+	s, all := guarded(t), blocks(20)
+	open(t, s.as("all"), nil)
+	w := writer(t, open(t, s.as("noprune"),
+		&natschain.Options{Timeout: 500 * time.Millisecond, WriteTimeout: time.Second}))
+	if err := w.Append(t.Context(), all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Prune(t.Context(), ""); !errors.Is(err, nats.ErrPermissionViolation) {
+		t.Fatalf("Prune: got error %v, want a permissions violation", err)
+	}
+	if err := s.DisableJetStream(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(t.Context(), all[10:]...); !errors.Is(err, chaingql.ErrUnavailable) {
+		t.Errorf("Append: got error %v, want ErrUnavailable", err)
 	}
 }

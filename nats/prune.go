@@ -46,6 +46,7 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 		}
 		keep = min(at.end(before), newest.seq)
 	}
+	since := w.b.nc.LastError()
 	err = w.b.retry(ctx, func(ctx context.Context) error {
 		s, err := w.b.js.Stream(ctx, w.b.names.stream)
 		if err != nil {
@@ -59,5 +60,5 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err == nil {
 		w.pruneIndex(ctx, keep)
 	}
-	return failed("prune", w.b.permissionError(err))
+	return failed("prune", w.b.permissionError(since, err))
 }

@@ -63,8 +63,9 @@ func (b *Backend) prepared(
 ) (*jetstream.StreamInfo, error) {
 	info, err := b.info(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && b.opts.Create != nil {
+		since := b.nc.LastError()
 		if err := b.retry(ctx, create); err != nil {
-			return nil, failed("create "+what, b.permissionError(err))
+			return nil, failed("create "+what, b.permissionError(since, err))
 		}
 		info, err = b.info(ctx, stream)
 	}
@@ -107,6 +108,7 @@ const maxGapChecks = 1000
 // are allowed: the predecessor of the block after such a gap is the block before the gap.
 func (b *Backend) checkGaps(ctx context.Context, deleted int) error {
 	var holes []uint64
+	since := b.nc.LastError()
 	err := b.retry(ctx, func(ctx context.Context) error {
 		s, err := b.js.Stream(ctx, b.names.stream)
 		if err != nil {
@@ -119,7 +121,7 @@ func (b *Backend) checkGaps(ctx context.Context, deleted int) error {
 		return err
 	})
 	if err != nil {
-		return failed("list the deleted messages of the stream", b.permissionError(err))
+		return failed("list the deleted messages of the stream", b.permissionError(since, err))
 	}
 	checked, through := 0, uint64(0)
 	for _, seq := range holes {
@@ -146,9 +148,10 @@ func (b *Backend) allowBatches(ctx context.Context, c jetstream.StreamConfig) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 	defer cancel()
 	c.AllowAtomicPublish = true
+	since := b.nc.LastError()
 	if _, err := b.js.UpdateStream(ctx, c); err != nil {
 		b.opts.Logger.WarnContext(ctx, "enabling atomic batches failed: blocks are appended one by one",
-			slog.String("stream", c.Name), slog.Any("error", b.permissionError(err)))
+			slog.String("stream", c.Name), slog.Any("error", b.permissionError(since, err)))
 	}
 }
 
@@ -263,8 +266,9 @@ func (b *Backend) checkReads(ctx context.Context, last uint64) error {
 			return err
 		}},
 	} {
+		since := b.nc.LastError()
 		if err := try.do(); err != nil {
-			return &failure{"cannot " + try.what, b.permissionError(err)}
+			return &failure{"cannot " + try.what, b.permissionError(since, err)}
 		}
 	}
 	return nil

@@ -221,12 +221,13 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("natschain: cannot remove message %d of the stream: the next block does not contain "+
 			"its predecessor's cursor, so readers could not verify that no block is missing", seq)
 	}
+	since := b.nc.LastError()
 	stream, err := b.js.Stream(ctx, b.names.stream)
 	if err != nil {
-		return failed(what, b.permissionError(err))
+		return failed(what, b.permissionError(since, err))
 	}
 	if !stream.CachedInfo().Config.DenyDelete {
-		return failed(what, b.permissionError(b.retry(ctx, func(ctx context.Context) error {
+		return failed(what, b.permissionError(since, b.retry(ctx, func(ctx context.Context) error {
 			err := stream.DeleteMsg(ctx, seq)
 			if hasCode(err, noMessageFound, noSuchSequence) {
 				return nil // removed by an attempt whose response was lost
@@ -242,7 +243,7 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 		return fmt.Errorf("natschain: cannot remove message %d of the stream: the stream has deny_delete, and "+
 			"an earlier message has the same subject; reads skip the message", seq)
 	}
-	return failed(what, b.permissionError(b.retry(ctx, func(ctx context.Context) error {
+	return failed(what, b.permissionError(since, b.retry(ctx, func(ctx context.Context) error {
 		return stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject), jetstream.WithPurgeSequence(seq+1))
 	})))
 }

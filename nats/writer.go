@@ -93,6 +93,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 // checkWrite sends a message that the stream must reject. The error in the response shows
 // whether the Backend has permission to publish to subject.
 func (b *Backend) checkWrite(ctx context.Context, subject string) error {
+	since := b.nc.LastError()
 	err := b.retry(ctx, func(ctx context.Context) error {
 		m := &nats.Msg{Subject: subject,
 			Header: nats.Header{jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(maxSeq-1, 10)}}}
@@ -107,7 +108,7 @@ func (b *Backend) checkWrite(ctx context.Context, subject string) error {
 	case err == nil:
 		err = errors.New("the stream stored a message with a wrong expected sequence number")
 	}
-	return failed("cannot write to "+subject, b.permissionError(err))
+	return failed("cannot write to "+subject, b.permissionError(since, err))
 }
 
 // Append appends blocks in ascending order of their cursors. The cursor of a new block must
