@@ -43,22 +43,3 @@ func TestSecondIndexerNeedsFewResponsesPerBlock(t *testing.T) {
 		t.Errorf("got %d more messages in the index, although no leaf was complete", again)
 	}
 }
-
-// TestWriterReplacesIndexOfBlocksThatOthersReplaced restores the block stream, but not the index, from a backup. Then a
-// program that writes no index appends more blocks than were lost, so that the Writer does not notice the loss by the
-// length of the stream.
-func TestWriterReplacesIndexOfBlocksThatOthersReplaced(t *testing.T) {
-	s, ctx := newBroker(t), context.Background()
-	lost, all := hashed(5000, "lost"), hashed(5000, "new")
-	copy(all, lost[:1000])
-	w := writer(t, open(t, s.ClientURL(), nil))
-	restore := s.appendAndBackUp(w, lost[:4500], 1000)
-	restore[1000]()
-	publishRun(t, s.ClientURL(), all[999].Cursor, all[1000:4600])
-	for i := 4600; i < len(all); i += 20 {
-		if err := w.Append(ctx, all[i:i+20]...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expectByHash(t, open(t, s.ClientURL(), nil), every(53, all), true)
-}
