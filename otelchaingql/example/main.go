@@ -65,15 +65,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	chain := memchain.New()
 	h := newHost(t, chain, chain)
-	server := &http.Server{
-		Handler:           h.mux,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // limits reading of a request; does not end sockets and event streams
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+	serverOf := func(h http.Handler) *http.Server {
+		return &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       10 * time.Second, // limits reading of a request; does not end sockets and event streams
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    16 << 10,
+			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 100, WriteByteTimeout: 10 * time.Second},
+		}
 	}
-	metrics := &http.Server{Handler: h.metrics, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+	server, metrics := serverOf(h.mux), serverOf(h.metrics)
 	fmt.Fprintf(stdout, `serving on http://%[1]s/demo/graphql
 
 # the latest block
