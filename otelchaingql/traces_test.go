@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/otelchaingql"
 )
 
@@ -116,9 +117,9 @@ func TestSpanNamesContainListedOperationNames(t *testing.T) {
 func TestClientTextInSpansIsTruncated(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
 	h.url = strings.Replace(h.url, "demo", strings.Repeat("%C3%BC", 60)+"%FF", 1)
-	long := strings.Repeat("7", 1000)
+	cursor := "a" + strings.Repeat("7", chaingql.MaxCursor-1)
 	s := h.socket("graphql-transport-ws", "")
-	s.start("1", `{"query":"subscription{blocks(after:\"a`+strings.Repeat("ü", 500)+long+`\"){id}}"}`)
+	s.start("1", `{"query":"subscription{blocks(after:\"`+cursor+`\"){id}}"}`)
 	s.hear(`"id":"1"`)
 	for _, span := range h.ended(2) {
 		for key, value := range attributesOf(span) {
