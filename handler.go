@@ -247,22 +247,21 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 	if media == "" {
 		by.transport = transportOf[stream]
 	}
-	if errs == nil && op.Kind() == ast.Query {
+	switch {
+	case errs != nil:
+		h.writeDocumentErrors(w, r, cmp.Or(media, stream), errs, &work)
+		return
+	case op.Kind() == ast.Query:
 		h.execute(ctx, w, r, op, by, cmp.Or(media, stream), x, &work)
 		return
 	}
-	if errs != nil {
-		h.writeDocumentErrors(w, r, cmp.Or(media, stream), errs, &work)
-		return
-	}
 	work.leave()
-	switch {
-	case stream != "":
+	if stream != "" {
 		inside = false
 		gate.Leave()
 		by.transport = transportOf[stream]
 		h.serveStream(ctx, w, r, stream, op, by)
-	default:
+	} else {
 		h.writeError(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
 			"Subscriptions are served over WebSocket, as text/event-stream, and as "+
 				"multipart/mixed;subscriptionSpec=1.0."))

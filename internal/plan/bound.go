@@ -115,8 +115,8 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 	return true
 }
 
-// findText returns the entry of a document or of a repeated text, or nil if there is none. If the entry is small, small
-// is the same.
+// findText returns the entry of a document or of a repeated text, or nil if there is none. small is the same entry if a
+// Bound may keep it for the next Find, and otherwise nil.
 func (c *Cache) findText(text []byte) (e, small *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

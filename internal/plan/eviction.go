@@ -101,7 +101,7 @@ func (e *entry) foundBytes(own int) int {
 	return e.total()
 }
 
-// mostReplaced is the maximum number of entries that leave the list found for one that enters it.
+// mostReplaced is the maximum number of entries that are examined, and may leave found, for one that enters it.
 const mostReplaced = 64
 
 // admit moves e from once to found, and reports whether it did. If found is full, it does so only if e is used more
@@ -113,24 +113,21 @@ func (c *Cache) admit(e *entry) bool {
 		return false
 	}
 	uses, excess := c.uses.of(e.hash), l.foundBytes+size-most
-	at := l.found.Back()
-	for range mostReplaced {
-		if excess <= 0 || at == nil {
-			break
+	for at, seen := l.found.Back(), 0; excess > 0; seen++ {
+		if at == nil || seen == mostReplaced {
+			return false
 		}
 		old, next := at.Value.(*entry), at.Prev()
-		if old.used.CompareAndSwap(true, false) {
+		switch {
+		case old.used.CompareAndSwap(true, false):
 			c.uses.add(old.hash)
 			l.found.MoveToFront(at)
-		} else if c.uses.of(old.hash) >= uses {
-			break
-		} else {
+		case c.uses.of(old.hash) >= uses:
+			return false
+		default:
 			excess -= old.foundBytes(1)
 		}
 		at = next
-	}
-	if excess > 0 {
-		return false
 	}
 	l.move(e, true)
 	l.shrink(most)
