@@ -21,10 +21,11 @@ func (w *world) commit(ctx context.Context) {
 				return
 			}
 			if open.isNoticed() {
-				w.decide(ctx, open)
-				w.decided = n
-				w.pauseCuts.Store(false)
-				open, next = nil, time.Now()
+				if w.decided = n; w.decide(ctx, open) {
+					w.pauseCuts.Store(false)
+					open = nil
+				}
+				next = time.Now()
 			}
 		}
 		next = next.Add(time.Duration(float64(time.Second) / w.rate))
@@ -125,8 +126,9 @@ func (h *hole) isNoticed() bool {
 	}
 }
 
-// decide applies the fate of a hole while the service searches for the missing blocks.
-func (w *world) decide(ctx context.Context, h *hole) {
+// decide applies the fate of a hole while the service searches for the missing blocks. It returns false if only a
+// subscriber's page was searched for them: the service needs further blocks to notice the hole.
+func (w *world) decide(ctx context.Context, h *hole) bool {
 	switch unrepaired := w.host.unrepaired.Load(); {
 	case h.restart:
 		w.searching.Store(true)
@@ -138,7 +140,11 @@ func (w *world) decide(ctx context.Context, h *hole) {
 		pause(ctx, 50*time.Millisecond) // because messages of the old service may still arrive
 		w.searching.Store(false)
 	case h.lost || h.late:
-		w.wait(ctx, 2*progressTimeout, func() bool { return w.host.unrepaired.Load() > unrepaired })
+		w.wait(ctx, progressTimeout/2, func() bool { return w.host.unrepaired.Load() > unrepaired })
+		if w.host.unrepaired.Load() == unrepaired {
+			w.source.watch(h)
+			return false
+		}
 	default: // sessions expire during the search
 		w.searching.Store(true)
 		w.wait(ctx, repairDeadline*2/3, w.gapReportedDuringSearch)
@@ -148,6 +154,7 @@ func (w *world) decide(ctx context.Context, h *hole) {
 	if !h.lost {
 		w.source.fill(h)
 	}
+	return true
 }
 
 // wait polls until the function until returns true, but not longer than limit.

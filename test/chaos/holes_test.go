@@ -52,6 +52,13 @@ func (s *source) hide(h *hole) {
 	s.holes = append(s.holes, h)
 }
 
+// watch lets the next search for the blocks of h mark the hole as noticed again.
+func (s *source) watch(h *hole) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.asked, h.noticed = time.Time{}, make(chan struct{})
+}
+
 // fill closes a hole, so that the source has its blocks from now on.
 func (s *source) fill(h *hole) {
 	s.mu.Lock()
