@@ -155,6 +155,7 @@ var rules = slices.Concat(
 		{name: "pages of random queries are correct", check: randomPagesAreCorrect},
 		{name: "First and Last may be up to 1,000", check: pagesGoUpToMaxPage},
 		{name: "Blocks returns a page that the caller owns", check: callerOwnsPage},
+		{name: "blocks survive a restart", needs: needs("Reopen"), check: blocksSurviveRestart},
 		{name: "a cursor before a pruned block is too old", needs: needs("Prune"),
 			check: cursorBeforePrunedBlockIsTooOld},
 		{name: "the cursor of the newest pruned block is not too old", needs: needs("Prune"),
@@ -212,8 +213,12 @@ var rules = slices.Concat(
 			{name: "no page and no Follow has blocks of two chains", needs: needs("Append", "Replace"),
 				check: chainsAreNotMixed},
 		}...),
-		on(lookupBasis, rule{name: "BlockByHash and BlockBySeqNo find each block that Follow has yielded",
-			needs: needs("Append"), check: followedBlocksAreFound}),
+		on(lookupBasis, []rule{
+			{name: "BlockByHash, BlockBySeqNo and MasterBlockByTime find each block that Follow has yielded",
+				needs: needs("Append"), check: followedBlocksAreFound},
+			{name: "BlockByHash and BlockBySeqNo are correct while blocks are pruned",
+				needs: needs("Append", "Prune"), check: lookupsAreCorrectDuringPrune},
+		}...),
 		on(pageBasis, []rule{
 			{name: "Blocks returns each block that Follow has yielded", needs: needs("Append"),
 				check: followedBlocksAreStored},

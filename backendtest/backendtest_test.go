@@ -175,7 +175,7 @@ func TestSkippedRulesAreLoggedInOneLine(t *testing.T) {
 	h.Prune, h.Interrupt = nil, nil
 	got := h.skippedRules()
 	for _, want := range []string{
-		fmt.Sprintf("skipped 14 of %d rules", len(rules)),
+		fmt.Sprintf("skipped 15 of %d rules", len(rules)),
 		`"a cursor before a pruned block is too old" (Harness.Prune is not set)`,
 		`"an interrupted Follow yields one error and can be resumed" (Harness.Interrupt is not set)`,
 		`(Harness.Stall is not set)`, `(Harness.Balances is not set)`,

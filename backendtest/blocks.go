@@ -212,3 +212,11 @@ func (t *trial) expectError(q chaingql.BlocksQuery, want error, due string) {
 		t.Fatalf("%s returned %d blocks and error %v: the error must be %s", describe(q), len(page), err, due)
 	}
 }
+
+// blocksSurviveRestart reads the stored blocks from a source that was reopened.
+func blocksSurviveRestart(t *trial) {
+	t.fill(60, 0)
+	t.reopen()
+	t.expectPages(t.filtered(chaingql.BlocksQuery{First: chaingql.MaxPage}, chaingql.BlocksQuery{Last: 1},
+		chaingql.BlocksQuery{Last: 5, Before: t.stored[len(t.stored)-5].Cursor})...)
+}

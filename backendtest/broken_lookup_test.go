@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -218,7 +219,32 @@ var brokenLookups = []brokenBackend{
 		h.Backend = lookupOverride{Chain: c, byHash: func(ctx context.Context, hash chaingql.Hash) (block, error) {
 			return visible.BlockByHash(ctx, hash)
 		}}
-	}, "BlockByHash and BlockBySeqNo find each block that Follow has yielded: BlockByHash("},
+	}, "BlockByHash, BlockBySeqNo and MasterBlockByTime find each block that Follow has yielded: BlockByHash("},
+	{"MasterBlockByTime finds a new block later than Follow yields it", func(
+		_ context.Context, c *memchain.Chain, h *Harness,
+	) {
+		visible := memchain.New()
+		h.Append = func(blocks []block) error {
+			err := c.Append(blocks...)
+			time.Sleep(time.Millisecond)
+			return errors.Join(err, visible.Append(blocks...))
+		}
+		h.Backend = lookupOverride{Chain: c, byTime: visible.MasterBlockByTime}
+	}, "BlockByHash, BlockBySeqNo and MasterBlockByTime find each block that Follow has yielded: MasterBlockByTime("},
+	{"BlockByHash reads the cursor and then the block", changeByHash(
+		func(c *memchain.Chain, ctx context.Context, hash chaingql.Hash) (block, error) {
+			b, err := c.BlockByHash(ctx, hash)
+			if err != nil {
+				return b, err
+			}
+			pace()
+			all, err := c.Blocks(ctx, query{First: 100_000})
+			i := slices.IndexFunc(all, func(other block) bool { return other.Cursor == b.Cursor })
+			if err != nil || i < 0 {
+				return block{}, errors.Join(errors.New("no rows"), err)
+			}
+			return all[i], nil
+		}), "BlockByHash and BlockBySeqNo are correct while blocks are pruned: BlockByHash("},
 	{"BlockBySeqNo ignores its context during a stall", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		s := stallable{c, new(atomic.Pointer[chan struct{}])}
 		h.Stall = s.stall

@@ -156,6 +156,27 @@ var brokenPrunes = []brokenBackend{
 			return checkThenRead(ctx, c, q, pace)
 		}}
 	}), "while blocks were pruned, omitted cursor"},
+	{"Blocks with a shard checks the cursor before it reads", changePruned(
+		func(_ *pruneRecord, c *memchain.Chain) override {
+			return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+				if q.Shard == nil {
+					return c.Blocks(ctx, q)
+				}
+				return checkThenRead(ctx, c, q, pace)
+			}}
+		},
+	), "while blocks were pruned, omitted cursor"},
+	{"the newest blocks are lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Prune = nil
+		h.Reopen = func() (chaingql.Backend, error) {
+			kept, err := c.Blocks(context.Background(), query{First: 50})
+			if err != nil {
+				return nil, err
+			}
+			again := memchain.New()
+			return again, again.Append(kept...)
+		}
+	}, "blocks survive a restart: Blocks("},
 	{"Follow checks the cursor before it reads", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
 			blocks := func(ctx context.Context, q query) ([]block, error) { return checkThenRead(ctx, c, q, pace) }

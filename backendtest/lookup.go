@@ -72,10 +72,15 @@ func (t *trial) lookups() (all []lookup) {
 // call returns the lookup as a call, for messages.
 func (l *lookup) call(b *chaingql.Block) string { return l.name + "(" + l.key(b) + ")" }
 
-// fault looks b up and compares the result. stored reports whether the block is stored. It returns a description of the
-// problem, or "".
+// fault looks b up and checks the result, like resultFault.
 func (l *lookup) fault(ctx context.Context, b *chaingql.Block, stored bool) string {
 	got, err := l.find(ctx, b)
+	return l.resultFault(b, got, err, stored)
+}
+
+// resultFault checks the result of looking b up. stored reports whether b is stored. It returns a description of the
+// problem, or "".
+func (l *lookup) resultFault(b *chaingql.Block, got chaingql.Block, err error, stored bool) string {
 	switch {
 	case !stored && !errors.Is(err, chaingql.ErrBlockNotFound):
 		return fmt.Sprintf("returned cursor %q and error %v: the error must be ErrBlockNotFound "+
@@ -190,7 +195,10 @@ func lookupsAreExact(t *trial) {
 func followedBlocksAreFound(t *trial) {
 	t.growFollowed(func(next []chaingql.Block) func() {
 		t.expectLookups(next, false)
-		return func() { t.expectLookups(next, true) }
+		return func() {
+			t.expectLookups(next, true)
+			t.expectTime(next[0].Time.Unix())
+		}
 	})
 }
 
@@ -225,32 +233,37 @@ func timeLookupIsExact(t *trial) {
 
 // expectTimes looks up the masterchain blocks by times before, between, at and after them.
 func (t *trial) expectTimes() {
+	for _, unix := range []int64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, -1, -1 << 31} {
+		t.expectTime(unix)
+	}
+	for _, b := range t.stored {
+		if b.Workchain == masterchain {
+			for _, unix := range []int64{b.Time.Unix() - 1, b.Time.Unix(), b.Time.Unix() + 1} {
+				t.expectTime(unix)
+			}
+		}
+	}
+}
+
+// expectTime looks up the first masterchain block at a Unix time or later.
+func (t *trial) expectTime(unix int64) {
 	b, ok := t.Backend.(chaingql.TimeIndex)
 	if !ok {
 		return
 	}
-	var masters []chaingql.Block
-	times := []int64{0, 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, -1, -1 << 31}
-	for _, b := range t.stored {
-		if b.Workchain == masterchain {
-			masters = append(masters, b)
-			times = append(times, b.Time.Unix()-1, b.Time.Unix(), b.Time.Unix()+1)
-		}
+	l := lookup{
+		name: "MasterBlockByTime",
+		find: func(ctx context.Context, _ *chaingql.Block) (chaingql.Block, error) {
+			return b.MasterBlockByTime(ctx, time.Unix(unix, 0).UTC())
+		},
+		key: func(*chaingql.Block) string { return fmt.Sprint(unix) },
 	}
-	for _, unix := range times {
-		at := time.Unix(unix, 0).UTC()
-		l := lookup{
-			name: "MasterBlockByTime",
-			find: func(ctx context.Context, _ *chaingql.Block) (chaingql.Block, error) {
-				return b.MasterBlockByTime(ctx, at)
-			},
-			key: func(*chaingql.Block) string { return fmt.Sprint(unix) },
-		}
-		var want chaingql.Block
-		i := slices.IndexFunc(masters, func(m chaingql.Block) bool { return m.Time.Unix() >= unix })
-		if i >= 0 {
-			want = masters[i]
-		}
-		t.expectResult(&l, &want, i >= 0)
+	var want chaingql.Block
+	i := slices.IndexFunc(t.stored, func(b chaingql.Block) bool {
+		return b.Workchain == masterchain && b.Time.Unix() >= unix
+	})
+	if i >= 0 {
+		want = t.stored[i]
 	}
+	t.expectResult(&l, &want, i >= 0)
 }

@@ -27,17 +27,9 @@ type pruneLoad struct {
 // whether a cursor is too old and reads the page in another: blocks that are pruned
 // between the two statements are missing from the page without an error.
 func correctDuringPrune(t *trial) {
-	t.fill(700, 1)
-	r := &pruneLoad{
-		all: t.stored, over: make(chan struct{}), read: make(chan struct{}), pruned: make(chan struct{}, 1),
-	}
+	r := newPruneLoad(t)
 	slow := t.follow(r.all[0].Cursor) // is read only after the last Prune
-	var running sync.WaitGroup
-	running.Go(func() { r.prune(t) })
-	for reader := range 4 {
-		running.Go(func() { r.pages(t, rand.New(rand.NewPCG(7, uint64(reader)))) })
-	}
-	defer running.Wait()
+	defer r.start(t, func(rng *rand.Rand) { r.readPage(t, rng) })()
 	rng := rand.New(rand.NewPCG(8, 0))
 	for {
 		select {
@@ -49,6 +41,44 @@ func correctDuringPrune(t *trial) {
 		break
 	}
 	r.checkFollow(slow, 1, len(r.all))
+}
+
+// lookupsAreCorrectDuringPrune looks up blocks near the oldest stored one while blocks are
+// pruned. It detects a Backend that reads an index in one statement and the block in another.
+func lookupsAreCorrectDuringPrune(t *trial) {
+	ways := t.lookups()
+	if len(ways) == 0 {
+		return
+	}
+	r := newPruneLoad(t)
+	r.start(t, func(rng *rand.Rand) { r.lookUp(t, &ways[rng.IntN(len(ways))], rng) })()
+}
+
+func newPruneLoad(t *trial) *pruneLoad {
+	t.fill(700, 1)
+	return &pruneLoad{
+		all: t.stored, over: make(chan struct{}), read: make(chan struct{}), pruned: make(chan struct{}, 1),
+	}
+}
+
+// start prunes blocks, and calls read on four other goroutines meanwhile. wait waits until pruning is over.
+func (r *pruneLoad) start(t *trial, read func(*rand.Rand)) (wait func()) {
+	var running sync.WaitGroup
+	running.Go(func() { r.prune(t) })
+	for reader := range 4 {
+		rng := rand.New(rand.NewPCG(7, uint64(reader)))
+		running.Go(func() {
+			for {
+				select {
+				case r.read <- struct{}{}:
+					read(rng)
+				case <-r.over:
+					return
+				}
+			}
+		})
+	}
+	return running.Wait
 }
 
 // prune prunes all blocks except the last 200, mostly one at a time. It waits for a reader
@@ -75,26 +105,38 @@ func (r *pruneLoad) prune(t *trial) {
 	}
 }
 
-// pages reads and checks pages until pruning is over.
-func (r *pruneLoad) pages(t *trial, rng *rand.Rand) {
-	for {
-		select {
-		case r.read <- struct{}{}:
-		case <-r.over:
-			return
+// readPage reads and checks a random page.
+func (r *pruneLoad) readPage(t *trial, rng *rand.Rand) {
+	q := chaingql.BlocksQuery{First: 1 + rng.IntN(60)}
+	if rng.IntN(4) == 0 {
+		q.First, q.Last = 0, chaingql.MaxPage // a page that includes the oldest block
+	}
+	if rng.IntN(4) > 0 { // most often the cursor that the next Prune makes too old
+		q.After = r.all[max(0, r.nearOldest(rng)-1)].Cursor
+	}
+	if rng.IntN(3) == 0 {
+		b := pick(rng, r.all)
+		if q.Workchain = &b.Workchain; rng.IntN(2) == 0 {
+			q.Shard = &b.Shard
 		}
-		q := chaingql.BlocksQuery{First: 1 + rng.IntN(60)}
-		if rng.IntN(4) == 0 {
-			q.First, q.Last = 0, chaingql.MaxPage // a page that includes the oldest block
-		}
-		if rng.IntN(4) > 0 { // most often the cursor that the next Prune makes too old
-			q.After = r.all[max(0, int(r.done.Load())-1+max(0, rng.IntN(6)-3))].Cursor
-		}
-		if rng.IntN(3) == 0 {
-			b := pick(rng, r.all)
-			q.Workchain = &b.Workchain
-		}
-		r.checkPage(t, q)
+	}
+	r.checkPage(t, q)
+}
+
+// nearOldest returns the index in r.all of the oldest stored block or, less often, of one after it.
+func (r *pruneLoad) nearOldest(rng *rand.Rand) int { return int(r.done.Load()) + max(0, rng.IntN(6)-3) }
+
+// lookUp looks up the oldest stored block, or one near it, and checks the result.
+func (r *pruneLoad) lookUp(t *trial, l *lookup, rng *rand.Rand) {
+	i := max(0, r.nearOldest(rng)-rng.IntN(2))
+	b, before := &r.all[i], int(r.done.Load())
+	got, err := l.find(t.ctx, b)
+	fault := l.resultFault(b, got, err, i >= before)
+	if fault != "" && i < int(r.begun.Load()) { // may have been pruned during the call
+		fault = l.resultFault(b, got, err, false)
+	}
+	if fault != "" {
+		t.Errorf("%s, while blocks were pruned, %s", l.call(b), fault)
 	}
 }
 
@@ -134,7 +176,7 @@ func (r *pruneLoad) pageFault(before, after int, q chaingql.BlocksQuery, page []
 
 // follows calls Follow with a cursor near the oldest stored block and checks a few blocks.
 func (r *pruneLoad) follows(t *trial, rng *rand.Rand) {
-	from := max(1, int(r.done.Load())+max(0, rng.IntN(6)-3))
+	from := max(1, r.nearOldest(rng))
 	r.checkFollow(t.follow(r.all[from-1].Cursor), from, 20)
 }
 
