@@ -263,7 +263,7 @@ func TestTooLongHandshakeIsRefused(t *testing.T) {
 		secret := strings.Repeat("x", 8<<10-len("/demo/graphqlapi.example"))
 		for _, row := range []struct{ url, longer, secret, longerSecret, message string }{
 			{query, query + "x", "", "", whole},
-			{path, "/x" + path[1:], "", "", "Path and host of a handshake exceed the limit of 512 bytes."},
+			{path, "/x" + path[1:], "", "", "Path and host exceed the limit of 512 bytes."},
 			{"/demo/graphql", "/demo/graphql", secret, secret + "x", whole},
 		} {
 			if _, _, err := n.open(t, row.url, "Authorization", basic(":"+row.secret)); err != nil {

@@ -192,6 +192,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.writeError(w, r, newHTTPError(statusMethod, codeMethod, "Only GET, POST and QUERY are served."))
 		return
 	}
+	if len(gqlhttp.Path(r))+len(r.Host) > maxPath {
+		h.writeErrorUnread(w, r, overLimit(statusURLTooLarge, "",
+			fmt.Sprintf("Path and host exceed the limit of %d bytes.", maxPath)))
+		return
+	}
 	if gqlhttp.IsUpgrade(r) {
 		h.serveSocket(w, r)
 		return

@@ -144,6 +144,10 @@ func TestHTTPResponsesHaveTheExpectedStatusAndBody(t *testing.T) {
 			"", nil, 413, refusalBody("The URL's query exceeds the limit of 1000 bytes.", "LIMIT_EXCEEDED"),
 		},
 		{
+			"path and host too long", "POST", "/" + strings.Repeat("\xff", 493) + "/graphql", request802, plain, 413,
+			refusalBody("Path and host exceed the limit of 512 bytes.", "LIMIT_EXCEEDED"),
+		},
+		{
 			"no type", "POST", "/demo/graphql", request802, nil, 415,
 			refusalBody("The body must be application/json in UTF-8.", "UNSUPPORTED_MEDIA_TYPE"),
 		},

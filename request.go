@@ -204,6 +204,10 @@ func persistedHash(extensions map[string]any) (string, *httpError) {
 	return hash, nil
 }
 
+// maxPath is the maximum number of bytes of the path and the host of a request. A socket has them in memory up to four
+// times, for example for the project, and a response repeats them for each alias of info.endpoints.
+const maxPath = 512
+
 // endpoint returns host and path of a request, as in info.endpoints.
 func endpoint(r *http.Request) string { return r.Host + gqlhttp.Path(r) }
 

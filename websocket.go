@@ -11,7 +11,6 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
@@ -76,12 +75,10 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A socket may keep the URL, the host and the secret of its handshake as long as it is open. The path and the host have
-// a limit of their own, because they are in memory up to four times, for example for the project. The headers are kept
+// A socket may keep the URL, the host and the secret of its handshake as long as it is open. The headers are kept
 // until connection_init if the Authorizer receives them only then. net/http admits a megabyte of them by default.
 const (
 	maxHandshake        = 8 << 10 // bytes of the URL, the host and the secret
-	maxHandshakePath    = 512     // bytes of the path and the host
 	maxHandshakeHeaders = 16 << 10
 	headerCost          = 64 // bytes that are counted for a header in addition to its name and value
 )
@@ -91,8 +88,6 @@ func (h *Handler) tooLongHandshake(c Credentials) *httpError {
 	r := c.Request
 	part, most, status := "", 0, statusURLTooLarge
 	switch {
-	case len(gqlhttp.Path(r))+len(r.Host) > maxHandshakePath:
-		part, most = "Path and host", maxHandshakePath
 	case len(r.RequestURI)+len(r.Host)+len(c.Secret) > maxHandshake:
 		part, most = "Path, query, host and secret", maxHandshake
 	case h.auth != (allowAll{}) && !c.HasSecret && headerBytes(r) > maxHandshakeHeaders:

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -61,6 +62,21 @@ func TestResponsesGrowWithinTheirReservation(t *testing.T) {
 			t.Errorf("%d objects: got %d bytes with a capacity of %d, but reserved %d",
 				n, len(dst), cap(dst), room.requests)
 		}
+	}
+}
+
+// A list of strings ends neither an object nor a field of its own, but takes as much memory.
+func TestListsOfStringsGrowWithinTheirReservation(t *testing.T) {
+	words := slices.Repeat([]string{strings.Repeat("w", 1000)}, 100)
+	c := resolverCache(t, nil, resolverField("words", "[String]", words, nil))
+	b, errs := c.Prepare("{"+many(10, "w%d:words ")+"}", "", nil)
+	if errs != nil {
+		t.Fatal(errs)
+	}
+	room := new(recordingReservation)
+	b.Reservation = room
+	if got := len(b.run(nil)); got < 1_000_000 || room.requests[0] > 32<<10 {
+		t.Errorf("a response of %d bytes reserved %d, want a first request of at most 32 KiB", got, room.requests)
 	}
 }
 

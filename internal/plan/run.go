@@ -222,7 +222,7 @@ func (r *run) item(f *field, s *outputType, v any) bool {
 		r.fail(f, err)
 		return r.null(s)
 	}
-	return true
+	return !r.full()
 }
 
 func (r *run) list(f *field, s *outputType, v any) bool {

@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// endpointsBody asks for the path of its own request many times.
+var endpointsBody = `{"query":"{info{` + times(46, "e#:endpoints ") + `}}"}`
+
 // paths returns requests with unsupported or unusual methods, paths and parameters.
 func paths() []attack {
 	var all []attack
@@ -66,6 +69,13 @@ func paths() []attack {
 	} {
 		all = append(all, plain("path "+short(p), "net/http|401", func(s *target) (outcome, error) {
 			return s.get(p + good)
+		}))
+	}
+	for _, letter := range []string{"a", "\xff", "%ff", "é"} { // info.endpoints repeats the path for each alias
+		p := "/" + strings.Repeat(letter, 15_000/len(letter)) + "/graphql"
+		all = append(all, plain("long path of "+short(letter), "413 LIMIT_EXCEEDED", func(s *target) (outcome, error) {
+			return s.send(append(request("POST", p, "", "Content-Type: application/json",
+				"Content-Length: "+itoa(len(endpointsBody))), endpointsBody...))
 		}))
 	}
 	for _, p := range []string{
