@@ -59,18 +59,19 @@ type conn struct {
 	mu sync.Mutex // protects this group; not held during I/O that may block or calls into the Session
 
 	phase            phase
-	hasWriter        bool            // a writer runs or is queued in the writer pool
+	hasWriter        bool            // a writer runs or is in the ready queue of the writer pool
 	inWrite          bool            // a write is in progress
 	closeFrameQueued bool            // the close frame has been or will be written next; nothing else is sent
 	keepAliveDue     bool            // a keep-alive must be written
 	pingDue          bool            // a ping must be written
+	searchQueued     bool            // the connection waits for a turn to search
 	searchTurn       bool            // the next gather may call Next of operations that search
 	passedOver       uint8           // payloads since the last such gather that were sent before a search
 	ready            []*operation    // operations whose Next must be called, in this order
 	readyOne         [1]*operation   // the first array of ready
 	outbox           [][]byte        // frames that are written before data: acks, errors, pongs
 	unsentInWrite    int             // part of unsentBytes that is in the current write
-	next             *conn           // next connection in the queue of the writerPool; protected by its mutex
+	next             [2]*conn        // next connection in each queue of the writerPool; protected by its mutex
 	raw              syscall.RawConn // net.raw
 	changed          sync.Cond       // signals changes that throttle and beginCloseFrame wait for
 

@@ -70,7 +70,8 @@ func (*endless) Next() (payload []byte, more bool, err error) { return []byte("1
 // has already found nothing, and of stream.
 func newSearchingConn(t *testing.T, stream Stream) (*conn, *searcher) {
 	c := newConn(t.Context(), NewServer(testOptions), legacy{}, nil)
-	c.server.writers = &writerPool{} // has no workers
+	c.server.writers = newWriterPool()
+	c.server.writers.maxWorkers = 0
 	c.net, c.hasWriter = &netConn{}, true
 	search := new(searcher)
 	for i, st := range []Stream{search, stream} {
@@ -99,8 +100,8 @@ func TestPayloadIsSentWithoutASearch(t *testing.T) {
 			taskRequeue)
 	}
 	c.requeue()
-	if got := c.server.writers.dequeue(); got != c {
-		t.Fatal("the connection is not queued")
+	if got, turn := c.server.writers.dequeue(); got != c || !turn || !c.beginSearchTurn() {
+		t.Fatal("the connection does not wait for a turn to search")
 	}
 	if c.gather(&b, batchSize); search.calls != 1 {
 		t.Errorf("%d searches in the turn of the searches, want 1", search.calls)
@@ -113,9 +114,51 @@ func TestSearchIsServedWhileAnotherStreamAlwaysHasPayloads(t *testing.T) {
 	for range 2 * maxPassedOver {
 		if c.gather(&b, 1) == taskRequeue {
 			c.requeue()
+			if got, turn := c.server.writers.dequeue(); got != c || !turn || !c.beginSearchTurn() {
+				t.Fatal("the connection does not wait for a turn to search")
+			}
 		}
 	}
 	if search.calls == 0 {
 		t.Errorf("no search in %d turns", 2*maxPassedOver)
 	}
+}
+
+// Searches of thousands of connections take seconds. The only worker is busy with one of them here.
+func TestLivePayloadDoesNotWaitForTheTurnToSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(withoutPings()), newFakeSession(t)
+		ss.shared = true
+		s.writers.maxWorkers = 1
+		gate := make(chan struct{})
+		busy, p := dial(t, s, ss).startReading(), dial(t, s, ss).startReading()
+		busy.sendText(startA)
+		first := true // the connection knows that the stream searches after the first call
+		ss.stream(1).startSearching(func() {
+			if !first {
+				<-gate
+			}
+			first = false
+		})
+		synctest.Wait()
+		var searches atomic.Int64
+		p.sendText(startA)
+		ss.stream(2).startSearching(func() { searches.Add(1) })
+		synctest.Wait()
+		p.sendText(`{"id":"b","type":"start","payload":{"query":"subscription{b}"}}`)
+		for i := range 3 {
+			ss.stream(3).push(fmt.Sprint(i))
+			p.expect(fmt.Sprintf(`{"type":"data","id":"b","payload":%d}`, i))
+		}
+		if n := searches.Load(); n != 1 {
+			t.Errorf("%d searches without a turn, want 1", n)
+		}
+		ss.stream(1).stopSearching("1")
+		ss.stream(2).stopSearching("2")
+		close(gate)
+		p.expect(`{"type":"data","id":"a","payload":2}`)
+		busy.conn.Close()
+		p.conn.Close()
+		shutdown(t, s)
+	})
 }

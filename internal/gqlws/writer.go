@@ -32,19 +32,23 @@ const (
 // scheduleWriter starts a writer if there is something to write and no writer is active. The caller must hold c.mu.
 func (c *conn) scheduleWriter() {
 	if c.claimWriter() {
-		c.enqueue()
+		c.server.writers.enqueue(&c.server.writers.ready, c)
 	}
 }
 
-// claimWriter reports whether the caller must queue the connection in the writer pool. If the connection does not
-// support non-blocking writes and needs no turn to search, claimWriter starts a separate writer goroutine and returns
-// false. The caller must hold c.mu.
+// claimWriter reports whether the caller must add the connection to the ready queue of the writer pool. It returns
+// false if the connection must wait for a turn to search, or if it does not support non-blocking writes and therefore
+// gets a separate writer goroutine. The caller must hold c.mu.
 func (c *conn) claimWriter() bool {
 	if c.hasWriter || c.phase == phaseClosed || c.closeFrameQueued || !c.hasWork() {
 		return false
 	}
+	if c.needsSearchTurn() {
+		c.queueSearch()
+		return false
+	}
 	c.hasWriter = true
-	if c.raw == nil && !c.needsSearchTurn() {
+	if c.raw == nil {
 		c.spawn("writer", func() { c.writeLoop(nil) })
 		return false
 	}

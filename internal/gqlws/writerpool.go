@@ -19,16 +19,19 @@ type writerPool struct {
 	wg         sync.WaitGroup
 
 	mu         sync.Mutex
-	ready      connQueue
-	searching  connQueue     // connections that only search: see conn.needsSearchTurn
+	ready      connQueue     // connections whose writer is due
+	searching  connQueue     // connections that wait for a turn to search; they may be in ready, too
 	lastSearch time.Duration // Clock time at which a connection was last taken from searching
 	workers    int           // number of running goroutines
 
 	wakes atomic.Uint32 // number of calls of yield
 }
 
-// A connQueue is a list of connections, linked by conn.next.
-type connQueue struct{ first, last *conn }
+// A connQueue is a list of connections, linked by conn.next[link].
+type connQueue struct {
+	first, last *conn
+	link        int
+}
 
 // searchInterval is the time after which the pool serves a connection that only searches although others wait. One turn
 // of such a connection takes about maxGatherTime.
@@ -37,7 +40,9 @@ const searchInterval = 10 * time.Millisecond
 // maxPassedOver is the number of payloads of a connection after which its searches have a turn although it has more.
 const maxPassedOver = 200
 
-func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXPROCS(0)} }
+func newWriterPool() *writerPool {
+	return &writerPool{maxWorkers: runtime.GOMAXPROCS(0), searching: connQueue{link: 1}}
+}
 
 // wakesPerYield is the number of wakes after which yield lets another goroutine run.
 const wakesPerYield = 128
@@ -50,7 +55,7 @@ func (w *writerPool) yield() {
 	}
 }
 
-// enqueue appends connections to a queue of w. None of them may already be queued.
+// enqueue appends connections to a queue of w. None of them may already be in that queue.
 func (w *writerPool) enqueue(q *connQueue, conns ...*conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +63,7 @@ func (w *writerPool) enqueue(q *connQueue, conns ...*conn) {
 		if q.last == nil {
 			q.first = c
 		} else {
-			q.last.next = c
+			q.last.next[q.link] = c
 		}
 		q.last = c
 	}
@@ -86,8 +91,11 @@ func (w *writerPool) run() {
 		c.reportPanic("writer", recover())
 		c.cut(&cutError{ErrCut, "writer failed", errInternal})
 	}()
-	for c = w.dequeue(); c != nil; c = w.dequeue() {
-		c.writeBatch(p)
+	var searches bool
+	for c, searches = w.dequeue(); c != nil; c, searches = w.dequeue() {
+		if !searches || c.beginSearchTurn() {
+			c.writeBatch(p)
+		}
 		c.wg.Done()
 	}
 }
@@ -95,10 +103,10 @@ func (w *writerPool) run() {
 // tryWriterPool is a pool of tryWriters. A worker has one only while it runs.
 var tryWriterPool = sync.Pool{New: func() any { return newTryWriter() }}
 
-// dequeue removes and returns the next connection. If there is none, it returns nil, and the calling goroutine must
-// end, because dequeue has subtracted it from workers. Connections that only search must not delay live blocks, which
-// take far less time, but they must not wait forever either.
-func (w *writerPool) dequeue() *conn {
+// dequeue removes and returns the next connection, and whether it has its turn to search. If there is none, it returns
+// nil, and the calling goroutine must end, because dequeue has subtracted it from workers. Searches must not delay live
+// blocks, which take far less time, but they must not wait forever either.
+func (w *writerPool) dequeue() (c *conn, searches bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := &w.ready
@@ -107,25 +115,38 @@ func (w *writerPool) dequeue() *conn {
 			q, w.lastSearch = &w.searching, now
 		}
 	}
-	c := q.first
-	if c == nil {
+	if c = q.first; c == nil {
 		w.workers--
-		return nil
+		return nil, false
 	}
-	if q.first, c.next = c.next, nil; q.first == nil {
+	if q.first, c.next[q.link] = c.next[q.link], nil; q.first == nil {
 		q.last = nil
 	}
-	return c
+	return c, q == &w.searching
 }
 
-// enqueue queues the connection, which has work, in the writer pool. The caller must hold c.mu.
-func (c *conn) enqueue() {
-	w := c.server.writers
-	if c.searchTurn = c.needsSearchTurn(); c.searchTurn {
-		w.enqueue(&w.searching, c)
-	} else {
-		w.enqueue(&w.ready, c)
+// queueSearch makes the connection wait for a turn to search, unless it already waits. Meanwhile it has no writer, so
+// that it does not delay other work: scheduleWriter starts one for that. The caller must hold c.mu.
+func (c *conn) queueSearch() {
+	if c.searchQueued {
+		return
 	}
+	c.searchQueued = true
+	c.wg.Add(1) // until writeBatch has returned
+	c.server.writers.enqueue(&c.server.writers.searching, c)
+}
+
+// beginSearchTurn is called when the connection has waited for its turn to search. It reports whether the caller is now
+// its writer. If the connection has another writer, that one queues the search again when it has done the other work.
+func (c *conn) beginSearchTurn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.searchQueued = false
+	if c.hasWriter {
+		return false
+	}
+	c.hasWriter, c.searchTurn = true, true
+	return true
 }
 
 // needsSearchTurn reports whether all that the connection has to do is to call Next of streams that search stored data
@@ -139,8 +160,8 @@ func (c *conn) needsSearchTurn() bool {
 func (c *conn) requeue() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wg.Add(1)
-	c.enqueue()
+	c.hasWriter = false
+	c.scheduleWriter()
 }
 
 // writeBatch writes at most one batch of frames, so that a connection with much data does not delay other connections.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,32 +253,77 @@ func TestBlockingWriteRemovesItsDeadline(t *testing.T) {
 // Thousands of clients that catch up with a filter that matches nothing must not delay the blocks of other clients.
 func TestConnectionsThatOnlySearchAreServedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &writerPool{lastSearch: xsync.Clock(-time.Hour)} // has no workers
+		w := newWriterPool()
+		w.maxWorkers, w.lastSearch = 0, xsync.Clock(-time.Hour)
 		server := &Server{writers: w}
 		newConn := func(searching bool) *conn {
-			return &conn{server: server, ready: []*operation{{searching: searching}}}
+			return &conn{server: server, raw: noRawConn{}, ready: []*operation{{searching: searching}}}
 		}
 		first, second, third, ready := newConn(true), newConn(true), newConn(true), newConn(false)
 		for _, c := range []*conn{first, second, third, ready} {
-			c.enqueue()
+			c.scheduleWriter()
 		}
-		next := func(what string, want *conn) {
+		next := func(what string, want *conn, wantTurn bool) {
 			t.Helper()
-			if got := w.dequeue(); got != want {
-				t.Errorf("%s: got another connection", what)
+			if got, turn := w.dequeue(); got != want || turn != wantTurn {
+				t.Errorf("%s: got another connection, or %t as the turn to search", what, turn)
 			}
 		}
-		next("after a long time", first)
-		next("while another connection has a payload", ready)
-		next("when no other connection waits", second)
-		ready.enqueue()
+		next("after a long time", first, true)
+		next("while another connection has a payload", ready, false)
+		next("when no other connection waits", second, true)
+		ready.requeue()
 		both := newConn(true)
 		both.ready = append(both.ready, &operation{})
-		both.enqueue()
+		both.scheduleWriter()
 		time.Sleep(searchInterval + 1)
-		next("after the interval", third)
-		next("afterwards", ready)
-		next("with a payload and a search", both)
-		next("at the end", nil)
+		next("after the interval", third, true)
+		next("afterwards", ready, false)
+		next("with a payload and a search", both, false)
+		next("at the end", nil, false)
 	})
 }
+
+// A connection with live payloads would otherwise search less often than one without.
+func TestConnectionKeepsItsPlaceAmongTheSearchesDuringOtherWork(t *testing.T) {
+	w := newWriterPool()
+	w.maxWorkers, w.lastSearch = 0, xsync.Clock(time.Hour) // payloads come first
+	newConn := func() *conn {
+		c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{searching: true}}}
+		c.scheduleWriter()
+		return c
+	}
+	c, after := newConn(), newConn()
+	for range 2 {
+		c.ready = append(c.ready, &operation{})
+		c.scheduleWriter()
+		if got, turn := w.dequeue(); got != c || turn {
+			t.Fatal("the payload waits for the turn to search")
+		}
+		c.ready = c.ready[:1] // the payload was sent
+		c.requeue()
+	}
+	for _, want := range []*conn{c, after, nil} {
+		if got, turn := w.dequeue(); got != want || turn != (want != nil) {
+			t.Error("the connection has lost its place, or has two")
+		}
+	}
+}
+
+// A connection that is about to write, when its turn comes, must not have two writers.
+func TestTurnToSearchIsNotTakenDuringAWrite(t *testing.T) {
+	w := newWriterPool()
+	w.maxWorkers = 0
+	c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{searching: true}}}
+	c.scheduleWriter()
+	c.hasWriter = true
+	if w.dequeue(); c.beginSearchTurn() || c.searchTurn {
+		t.Error("a second writer has begun")
+	}
+	c.requeue()
+	if got, turn := w.dequeue(); got != c || !turn || !c.beginSearchTurn() {
+		t.Error("the connection does not wait for another turn after the write")
+	}
+}
+
+type noRawConn struct{ syscall.RawConn }
