@@ -127,7 +127,8 @@ type subscription struct {
 	// begun reports that the subscription started after the newest block, or has received a block after its cursor. If
 	// so, the client's cursor cannot be the cause of a later failure.
 	begun bool
-	// newest reports that there was no further event after the last one.
+	// newest reports that there was no further event after the last one, or that the subscription started after the
+	// newest block.
 	newest   bool
 	observed *observed
 	reader   blocklog.Reader[Block]
@@ -143,7 +144,8 @@ type stream interface {
 	// next returns the next event, or nothing if there is no event yet. When the stream has ended, err is io.EOF or an
 	// *ending.
 	next() (response []byte, err error)
-	// more reports whether next may have another event before the client is woken. It is called after next.
+	// more reports whether next may have another event before the client is woken. Before the first call of next, it
+	// reports whether that call may search stored blocks.
 	more() bool
 	// id returns the id of the event that next has returned last.
 	id() string
@@ -238,7 +240,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 			response, _ := op.Run(context.Background(), c.source(&b), nil)
 			return response
 		}
-		s := &subscription{chain: c, forget: forget, begun: !resumes}
+		s := &subscription{chain: c, forget: forget, begun: !resumes, newest: !resumes}
 		interest.Reader = &s.reader
 		if _, closed := c.blocks.Join(interest); closed == nil {
 			_, s.observed = h.events.begin(ctx, op, by.caller)

@@ -180,15 +180,15 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 	if p.trace.Parent != "" {
 		ownTrace = p.trace.size()
 	}
-	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
+	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, bool, error) {
 		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake})
 		if err != nil {
-			return nil, requestError(false, err)
+			return nil, false, requestError(false, err)
 		}
 		if blocks, ok := sub.(*subscription); ok {
-			return socketStream[*subscription]{blocks}, nil
+			return socketStream[*subscription]{blocks}, blocks.more(), nil
 		}
-		return socketStream[stream]{sub}, nil
+		return socketStream[stream]{sub}, sub.more(), nil
 	}}, nil
 }
 

@@ -45,12 +45,12 @@ func (*broadcastSession) Limit(string) {}
 func (*broadcastSession) Closed(error) {}
 
 func (bs *broadcastSession) Start(context.Context, []byte) (Operation, error) {
-	return Operation{Open: func(wake xsync.Waker) (Stream, error) {
+	return Operation{Open: func(wake xsync.Waker) (Stream, bool, error) {
 		v := &broadcastStream{wake: wake}
 		bs.mu.Lock()
 		defer bs.mu.Unlock()
 		bs.streams = append(bs.streams, v)
-		return v, nil
+		return v, false, nil
 	}}, nil
 }
 

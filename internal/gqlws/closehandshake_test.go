@@ -63,7 +63,7 @@ type endlessSession struct {
 }
 
 func (s endlessSession) Start(context.Context, []byte) (Operation, error) {
-	return Operation{Open: func(xsync.Waker) (Stream, error) { return s.stream, nil }}, nil
+	return Operation{Open: func(xsync.Waker) (Stream, bool, error) { return s.stream, false, nil }}, nil
 }
 
 func TestPeerCloseFrameIsAnsweredWhileServerSendsEndlessStream(t *testing.T) {

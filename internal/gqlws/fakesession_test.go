@@ -26,6 +26,7 @@ type fakeSession struct {
 	queries   int
 	release   chan struct{} // closed to make the queries {wait} and {stubborn} return
 	shared    bool          // several connections use the session
+	searches  bool          // streams that open search
 	sockets   int           // open connections
 	opened    string        // protocol passed to Opened
 	left      func() bool   // passed to Opened
@@ -188,14 +189,15 @@ func (s *fakeSession) Start(ctx context.Context, payload []byte) (Operation, err
 	case q == "{stubborn}":
 		return s.query(func(context.Context) []byte { <-s.release; return []byte(`{}`) }), nil
 	case strings.HasPrefix(q, "subscription"):
-		return Operation{Open: func(wake xsync.Waker) (Stream, error) {
+		return Operation{Open: func(wake xsync.Waker) (Stream, bool, error) {
 			st := &fakeStream{session: s, ctx: ctx, wake: wake}
 			s.mu.Lock()
 			s.streams = append(s.streams, st)
 			s.openCount++
+			searches := s.searches
 			s.mu.Unlock()
 			wake.Wake() // wake may be called before Open has returned
-			return st, nil
+			return st, searches, nil
 		}}, nil
 	default:
 		return Operation{Run: func(context.Context) []byte { return []byte(fixedResponses[q]) }}, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/chaingql/chaingql/internal/guard"
-	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // The functions below call the host's code: methods of a Session or a Stream, and functions of an Operation. Each of
@@ -48,12 +47,12 @@ func (c *conn) callStart(ctx context.Context, payload []byte) (o Operation, err 
 	return o, err
 }
 
-func (c *conn) callOpen(open func(xsync.Waker) (Stream, error), wake xsync.Waker) (s Stream, err error) {
+func (c *conn) callOpen(o Operation, op *operation) (err error) {
 	defer c.recoverPanic("Operation.Open", &err)
-	if s, err = open(wake); err == nil && s == nil {
+	if op.stream, op.searching, err = o.Open(op); err == nil && op.stream == nil {
 		err = errors.New("gqlws: Operation.Open returned neither a Stream nor an error")
 	}
-	return s, err
+	return err
 }
 
 func (c *conn) callNext(s Stream) (payload []byte, more bool, err error) {

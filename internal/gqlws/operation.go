@@ -35,7 +35,7 @@ type operation struct {
 	running        bool // query: its goroutine was started
 	queued         bool // the operation is in conn.ready
 	inCall         bool // Run or Next is in progress
-	searching      bool // the last Next returned more, but no payload
+	searching      bool // Open returned searches, or the last Next returned more, but no payload
 	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
 	counted        bool // Operation.Counted
 	unsent         int  // query: size of the response until a write contains it
@@ -94,7 +94,7 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 			c.refuse(id, detail, "LIMIT_EXCEEDED")
 			return
 		}
-		op.stream, err = c.callOpen(o.Open, op)
+		err = c.callOpen(o, op)
 	}
 	if err != nil {
 		expired := hasExpired(op.ctx)

@@ -50,6 +50,45 @@ func TestFewConnectionsSearchAtOnce(t *testing.T) {
 	})
 }
 
+// A client may start hundreds of subscriptions at once, from old cursors. The only worker is busy here.
+func TestNewSearchesWaitForTheTurnToSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(withoutPings()), newFakeSession(t)
+		ss.shared = true
+		s.writers.maxWorkers = 1
+		gate := make(chan struct{})
+		busy, p := dial(t, s, ss).startReading(), dial(t, s, ss).startReading()
+		busy.sendText(startA)
+		first := true // the connection knows that the stream searches after the first call
+		ss.stream(1).startSearching(func() {
+			if !first {
+				<-gate
+			}
+			first = false
+		})
+		synctest.Wait()
+		ss.searches = true
+		const n = 3
+		for i := range n {
+			p.sendText(fmt.Sprintf(`{"id":"%d","type":"start","payload":{"query":"subscription{a}"}}`, i))
+		}
+		for i := range n {
+			if calls := ss.stream(i + 2).countNextCalls(); calls > 0 {
+				t.Errorf("subscription %d searches without a turn", i)
+			}
+		}
+		ss.stream(1).stopSearching("1")
+		close(gate)
+		for i := range n {
+			ss.stream(i + 2).push(fmt.Sprint(i))
+			p.expect(fmt.Sprintf(`{"type":"data","id":"%d","payload":%d}`, i, i))
+		}
+		busy.conn.Close()
+		p.conn.Close()
+		shutdown(t, s)
+	})
+}
+
 // A searcher is a Stream that finds nothing and counts the calls to Next.
 type searcher struct {
 	queryResult

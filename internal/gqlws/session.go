@@ -79,7 +79,10 @@ type Operation struct {
 	// already has MaxSubscriptions subscriptions, Open is not called. Errors of Open have the same effect as errors of
 	// Start. The wake function never blocks and may be called at any time and from any goroutine, even during Open,
 	// Next and Close.
-	Open func(wake xsync.Waker) (Stream, error)
+	//
+	// searches reports that the first Next of the Stream may search stored data: streams that do not search are served
+	// first.
+	Open func(wake xsync.Waker) (s Stream, searches bool, err error)
 }
 
 // A Stream is the source of one subscription. Next and Close are never called concurrently. No method is called after
