@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -81,6 +82,33 @@ var brokenPrunes = []brokenBackend{
 			return c.Blocks(ctx, q)
 		}}
 	}), "a cursor before a pruned block is too old: Blocks("},
+	{"Blocks with Before accepts an old cursor", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
+		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+			if newest := r.newestPruned(); q.Before != "" && q.After != "" {
+				q.After = max(q.After, newest)
+			}
+			return c.Blocks(ctx, q)
+		}}
+	}), "a cursor before a pruned block is too old: Blocks("},
+	{"Follow continues with the oldest stored block if it is overtaken", changeFollow(
+		func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
+			for yielded := false; ; yielded = true {
+				overtaken := false
+				for b, err := range c.Follow(ctx, after) {
+					if overtaken = yielded && errors.Is(err, chaingql.ErrCursorTooOld); overtaken {
+						after = oldest(c)
+						break
+					}
+					if !yield(b, err) || err != nil {
+						return
+					}
+					after, yielded = b.Cursor, true
+				}
+				if !overtaken {
+					return
+				}
+			}
+		}), "Follow does not silently skip pruned blocks: Follow("},
 	{"Blocks rejects the empty cursor as too old", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
 			if q.After == "" && r.newestPruned() != "" {

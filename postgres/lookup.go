@@ -35,8 +35,15 @@ func (b *Backend) BlockBySeqNo(
 	return b.find(ctx, "read a block by its number", bySeqNo, workchain, int64(shard), int64(seqNo))
 }
 
+// These are the first and the last Unix time that a block may have, in the years 1 and 9999. PostgreSQL has other
+// limits, and its driver sends times far beyond them as other times.
+const minTime, maxTime = -62_135_596_800, 253_402_300_799
+
 // MasterBlockByTime returns the first masterchain block from a time on, as [chaingql.TimeIndex] specifies.
 func (b *Backend) MasterBlockByTime(ctx context.Context, t time.Time) (chaingql.Block, error) {
+	if unix := t.Unix(); unix < minTime || unix > maxTime { // no block has such a time
+		t = time.Unix(min(max(unix, minTime), maxTime+1), 0)
+	}
 	return b.find(ctx, "read a block by its time", b.byTime(), t)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -207,6 +208,31 @@ func TestCommitSkipsBalancesOfStoredBlocks(t *testing.T) {
 		}
 		if got, err := b.Balance(t.Context(), chaingql.Address{}); err != nil || got.Int64() != step.want {
 			t.Errorf("Commit of %v: got balance %v and error %v, want %d", cursorsOf(step.blocks), got, err, step.want)
+		}
+	}
+}
+
+func TestExtremeTimesAreRefusedAndFoundNowhere(t *testing.T) {
+	b := open(t, sharedServer(t).dsn("postgres"), nil)
+	w, blocks := writer(t, b), backendtest.Chain(2, 1)
+	for _, unix := range []int64{math.MinInt64, -1 << 40, 1 << 40, 1 << 62, math.MaxInt64} {
+		later := slices.Clone(blocks)
+		later[1].Time = time.Unix(unix, 0)
+		if err := w.Append(t.Context(), later...); err == nil {
+			t.Errorf("Append accepted a block with the Unix time %d", unix)
+		}
+	}
+	if err := w.Append(t.Context(), backendtest.Chain(20, 1)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, unix := range []int64{1 << 40, 1 << 62, math.MaxInt64} {
+		if got, err := b.MasterBlockByTime(t.Context(), time.Unix(unix, 0)); !errors.Is(err, chaingql.ErrBlockNotFound) {
+			t.Errorf("MasterBlockByTime at Unix time %d returned %v and error %v, want ErrBlockNotFound", unix, got, err)
+		}
+	}
+	for _, unix := range []int64{math.MinInt64, -1 << 62, -1 << 40} {
+		if _, err := b.MasterBlockByTime(t.Context(), time.Unix(unix, 0)); err != nil {
+			t.Errorf("MasterBlockByTime at Unix time %d failed: %v", unix, err)
 		}
 	}
 }
