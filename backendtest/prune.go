@@ -24,8 +24,10 @@ func (t *trial) pruneTo(before chaingql.Cursor) {
 // expectTooOld checks that Blocks and Follow return ErrCursorTooOld for the cursor c.
 func (t *trial) expectTooOld(c chaingql.Cursor) {
 	newest := t.stored[len(t.stored)-1].Cursor
-	for _, q := range t.filtered(chaingql.BlocksQuery{First: 5, After: c}, chaingql.BlocksQuery{Last: 5, After: c},
-		chaingql.BlocksQuery{First: 5, After: c, Before: newest}, chaingql.BlocksQuery{Last: 5, After: c, Before: newest}) {
+	for _, q := range t.filtered([]chaingql.BlocksQuery{
+		{First: 5, After: c}, {Last: 5, After: c},
+		{First: 5, After: c, Before: newest}, {Last: 5, After: c, Before: newest},
+	}...) {
 		t.expectError(q, chaingql.ErrCursorTooOld, tooOldBecause)
 	}
 	t.expectFollowError(c, chaingql.ErrCursorTooOld, tooOldBecause)

@@ -226,8 +226,9 @@ func TestExtremeTimesAreRefusedAndFoundNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, unix := range []int64{1 << 40, 1 << 62, math.MaxInt64} {
-		if got, err := b.MasterBlockByTime(t.Context(), time.Unix(unix, 0)); !errors.Is(err, chaingql.ErrBlockNotFound) {
-			t.Errorf("MasterBlockByTime at Unix time %d returned %v and error %v, want ErrBlockNotFound", unix, got, err)
+		got, err := b.MasterBlockByTime(t.Context(), time.Unix(unix, 0))
+		if !errors.Is(err, chaingql.ErrBlockNotFound) {
+			t.Errorf("MasterBlockByTime at time %d returned %v and error %v, want ErrBlockNotFound", unix, got, err)
 		}
 	}
 	for _, unix := range []int64{math.MinInt64, -1 << 62, -1 << 40} {

@@ -207,3 +207,22 @@ func TestReaderReportsThatItSearchesUntilItIsLive(t *testing.T) {
 		}
 	})
 }
+
+// Otherwise a client that receives each block would wait for one turn of all searches per page.
+func TestReaderThatFindsBlocksDoesNotReportThatItSearches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, newChain(390), Options[int]{Window: 8})
+		l.Start()
+		synctest.Wait()
+		r := resume(t, l, "", 1)
+		for got := 0; got < 390; synctest.Wait() {
+			item, err := r.Next()
+			if err != nil || item.Searching {
+				t.Fatalf("after %d blocks, the reader returned %+v and error %v, want no search", got, item, err)
+			}
+			if item.Payload != nil {
+				got++
+			}
+		}
+	})
+}

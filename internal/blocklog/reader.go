@@ -29,7 +29,8 @@ type Item struct {
 	// again before Wake is called.
 	Last bool
 
-	// Searching reports, without a Payload, that the Reader has not reached the newest block yet.
+	// Searching reports, without a Payload, that the Reader has not reached the newest block yet and that its last
+	// search found no match. A caller may let other Readers go first.
 	Searching bool
 }
 
@@ -61,6 +62,7 @@ type Reader[B any] struct {
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
 	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
 	moved             bool     // the reader was moved during a search, whose result must be discarded
+	barren            bool     // the last search found no match
 	fresh             bool     // the reader joined without a cursor
 	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
 
@@ -104,7 +106,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			more, err := g.log.seek(r)
 			g.mu.Lock()
 			if !more {
-				return Item{Searching: err == nil}, err
+				return Item{Searching: err == nil && r.barren}, err
 			}
 			continue
 		case at.next == catchingUp: // the reader's page has unread blocks
@@ -125,6 +127,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			continue
 		}
 		g.move(r, at)
+		r.barren = item.Payload == nil
 		if lost := (*Lost)(nil); errors.As(err, &lost) && lost.Err == ErrGap {
 			r.endWithGap(lost.Cursor, lost.number)
 			continue
