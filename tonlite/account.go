@@ -5,29 +5,28 @@ import (
 	"math/big"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
-	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
 // stateHash returns the hash of the state after a block. It reads the hash from the block's
 // Merkle update.
 func stateHash(block *cell.Cell) (h [32]byte, err error) {
-	update, err := block.PeekRef(2)
+	update, err := block.Ref(2)
 	if err != nil {
 		return h, err
 	}
-	if update.GetType() != cell.MerkleUpdateCellType {
+	if update.Type() != cell.MerkleUpdate {
 		return h, errPruned
 	}
-	copy(h[:], update.ToRawUnsafe().Data[33:65])
-	return h, nil
+	return update.Stated(1), nil
 }
 
 // verifyBalance verifies a response about an account and returns the account's balance. The
 // response must contain a proof of the block and a proof of the state after the block.
 // verifyBalance returns ErrNotFound only if these proofs show that the account does not exist.
 func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byte) (*big.Int, error) {
-	proofs, err := parseCells(answer.Proof, 2, maxPathCells)
+	proofs, err := cell.Parse(answer.Proof, 2, maxPathCells)
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +55,14 @@ func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 	if err != nil {
 		return nil, err
 	}
-	some, err := accounts.LoadBoolBit()
+	some, err := accounts.Bool()
 	if err != nil {
 		return nil, err
 	}
 	if !some {
 		return nil, chaingql.ErrNotFound
 	}
-	dict, err := accounts.LoadRefCell()
+	dict, err := accounts.Ref()
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +73,8 @@ func verifyBalance(answer lite.AccountState, block lite.BlockID, account [32]byt
 	if err != nil {
 		return nil, err
 	}
-	if _, err := leaf.LoadUInt(5); err != nil { // split_depth
+	if _, err := leaf.Uint(5); err != nil { // split_depth
 		return nil, err
 	}
-	return leaf.LoadBigCoins() // part of the proof, so the account's own cells are not needed
+	return leaf.Coins() // part of the proof, so the account's own cells are not needed
 }

@@ -1,21 +1,32 @@
 package tonlite
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
-	"github.com/xssnick/tonutils-go/tvm/cell"
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
+)
+
+// The maximum number of cells in a response, by what the response contains. A limit in bytes
+// is not sufficient, because a cell of two bytes needs about 200 bytes of memory.
+const (
+	// maxPathCells applies to a proof of one header, one account or one earlier block. A
+	// path in a dictionary has at most 256 forks, and each fork has a pruned branch.
+	maxPathCells = 1 << 11
+	// maxConfigCells applies to a proof of the validators in a key block. There may be a
+	// few hundred validators.
+	maxConfigCells = 1 << 14
+	// maxTreeCells applies to a whole block.
+	maxTreeCells = 1 << 16
 )
 
 var (
-	errCells  = errors.New("malformed bag of cells")
+	errCells  = cell.ErrMalformed
 	errPruned = errors.New("the proof omits a required part")
 	errProof  = errors.New("invalid proof")
 )
 
-// recoverPanics calls f and turns a panic into an error. Cells come from untrusted servers, and
-// tonutils-go may panic when it parses malformed cells.
+// recoverPanics calls f and turns a panic into an error, because responses come from untrusted servers.
 func recoverPanics(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -25,91 +36,27 @@ func recoverPanics(f func() error) (err error) {
 	return f()
 }
 
-// parseCells parses a bag of cells and returns its roots. It returns an error unless the bag has
-// exactly the given number of roots and at most limit cells.
-func parseCells(data []byte, roots, limit int) ([]*cell.Cell, error) {
-	count, err := scanBag(data, limit)
-	if err != nil {
-		return nil, err
-	}
-	cells, err := cell.FromBOCMultiRoot(data)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errCells, err)
-	}
-	if len(cells) != roots {
-		return nil, fmt.Errorf("%w: %d roots instead of %d", errCells, len(cells), roots)
-	}
-	seen := make(map[*cell.Cell]bool)
-	for _, c := range cells {
-		if err := checkSpecialCells(c, seen); err != nil {
-			return nil, err
-		}
-	}
-	if len(seen) != count { // unreferenced cells could make a valid proof arbitrarily large
-		return nil, fmt.Errorf("%w: some cells are not referenced", errCells)
-	}
-	return cells, nil
-}
-
-// checkSpecialCells checks the parts of special cells that no hash covers, in c and all cells
-// below it. A pruned branch must have no references, because its hashes come from its own data. A
-// Merkle cell must state the correct hash and depth of each cell that it refers to. Otherwise a
-// pruned branch below the Merkle cell, which has a different hash at each level, could stand for
-// any content. seen contains the cells that were already checked.
-func checkSpecialCells(c *cell.Cell, seen map[*cell.Cell]bool) error {
-	if seen[c] {
-		return nil
-	}
-	seen[c] = true
-	raw := c.ToRawUnsafe()
-	if raw.IsSpecial {
-		switch c.GetType() {
-		case cell.PrunedCellType, cell.LibraryCellType:
-			if len(raw.Refs) > 0 {
-				return fmt.Errorf("%w: a pruned branch or library cell has references", errProof)
-			}
-		case cell.MerkleProofCellType, cell.MerkleUpdateCellType:
-			for i, r := range raw.Refs {
-				depth := raw.Data[1+32*len(raw.Refs)+2*i:]
-				hash := raw.Data[1+32*i : 33+32*i]
-				if string(hash) != string(r.Hash(0)) || binary.BigEndian.Uint16(depth) != r.Depth(0) {
-					return fmt.Errorf("%w: a Merkle cell states a wrong hash or depth of a reference", errProof)
-				}
-			}
-		default:
-			return fmt.Errorf("%w: a special cell has an unknown type", errCells)
-		}
-	}
-	for _, r := range raw.Refs {
-		if err := checkSpecialCells(r, seen); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // unwrapProof returns the root of the tree in a Merkle proof. It returns an error unless that
 // root has the given hash.
 func unwrapProof(proof *cell.Cell, hash [32]byte) (*cell.Cell, error) {
-	root, err := cell.UnwrapProof(proof, hash[:])
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errProof, err)
+	if proof.Type() != cell.MerkleProof || proof.Stated(0) != hash {
+		return nil, fmt.Errorf("%w: it does not contain the requested cell", errProof)
 	}
-	return root, nil
+	return proof.Ref(0)
 }
 
 // openCell opens an ordinary cell for reading. It returns errPruned for any other cell, such as a
 // pruned branch.
 func openCell(c *cell.Cell) (*cell.Slice, error) {
-	if c.GetType() != cell.OrdinaryCellType {
+	if c.Type() != cell.Ordinary {
 		return nil, errPruned
 	}
-	return c.BeginParse(), nil
+	return c.Open(), nil
 }
 
 // openRef opens the cell to which reference i of c points.
 func openRef(c *cell.Cell, i int) (*cell.Slice, error) {
-	r, err := c.PeekRef(i)
+	r, err := c.Ref(i)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +73,7 @@ func (s *cellReader) readUint(bits uint) uint64 {
 	if s.err != nil {
 		return 0
 	}
-	n, err := s.LoadUInt(bits)
+	n, err := s.Uint(bits)
 	s.err = err
 	return n
 }
@@ -138,7 +85,7 @@ func (s *cellReader) readHash() (h [32]byte) {
 		return h
 	}
 	var b []byte
-	if b, s.err = s.LoadSlice(256); s.err == nil {
+	if b, s.err = s.Bytes(256); s.err == nil {
 		copy(h[:], b)
 	}
 	return h

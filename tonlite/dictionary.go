@@ -3,7 +3,7 @@ package tonlite
 import (
 	"errors"
 
-	"github.com/xssnick/tonutils-go/tvm/cell"
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 )
 
 // errNoKey is returned if a dictionary provably lacks a key.
@@ -34,7 +34,7 @@ func lookUp(c *cell.Cell, key []byte) (*cell.Slice, error) {
 		if bit(key, at) {
 			next = 1
 		}
-		if c, err = c.PeekRef(next); err != nil {
+		if c, err = c.Ref(next); err != nil {
 			return nil, err
 		}
 		at++
@@ -74,7 +74,7 @@ func forEachIn(root *cell.Slice, bits uint, limit int, value func(key uint64, s 
 			return value(key, s)
 		}
 		for i := range 2 {
-			r, err := s.LoadRefCell()
+			r, err := s.Ref()
 			if err != nil {
 				return err
 			}
@@ -127,7 +127,7 @@ func readLabel(s *cell.Slice, maxBits uint) (label []byte, n uint, err error) {
 		return nil, 0, errLabel
 	}
 	if !same {
-		label, err = s.LoadSlice(n)
+		label, err = s.Bytes(n)
 	}
 	return label, n, err
 }

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
-	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
 const (
@@ -41,7 +41,7 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 	if top.err != nil {
 		return h, top.err
 	}
-	info, err := root.PeekRef(0)
+	info, err := root.Ref(0)
 	if err != nil {
 		return h, err
 	}
@@ -80,7 +80,7 @@ func parseHeader(root *cell.Cell, id lite.BlockID) (h header, err error) {
 	if notMaster {
 		at = 1 // reference 0 is the masterchain block
 	}
-	prev, err := info.PeekRef(at)
+	prev, err := info.Ref(at)
 	if err != nil {
 		return h, err
 	}
@@ -95,11 +95,11 @@ func parseCreation(a lite.BlockHeader) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	info, err := root.PeekRef(0)
+	info, err := root.Ref(0)
 	if err != nil {
 		return 0, err
 	}
-	ref, err := info.PeekRef(0)
+	ref, err := info.Ref(0)
 	if err != nil {
 		return 0, err
 	}
@@ -127,7 +127,7 @@ func parsePrevious(c *cell.Cell, id lite.BlockID, split, merged bool) ([]lite.Bl
 	}
 	var prev []lite.BlockID
 	for i, shard := range []uint64{id.Shard - own/2, id.Shard + own/2} {
-		r, err := c.PeekRef(i)
+		r, err := c.Ref(i)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func parseReference(c *cell.Cell, workchain int32, shard uint64) (id lite.BlockI
 // parseShards returns the ids of the blocks that a masterchain block commits to: the newest block
 // of each shard. root is the root cell of the masterchain block.
 func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
-	extra, err := root.PeekRef(3)
+	extra, err := root.Ref(3)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 	if !in.readBool() {
 		return nil, errors.New("the masterchain block lacks masterchain_block_extra")
 	}
-	custom, err := extra.PeekRef(3)
+	custom, err := extra.Ref(3)
 	if err != nil {
 		return nil, err
 	}
@@ -186,15 +186,15 @@ func parseShards(root *cell.Cell) (tops []lite.BlockID, err error) {
 	if in.err != nil {
 		return nil, in.err
 	}
-	if some, err := s.LoadBoolBit(); err != nil || !some {
+	if some, err := s.Bool(); err != nil || !some {
 		return nil, err
 	}
-	workchains, err := s.LoadRefCell()
+	workchains, err := s.Ref()
 	if err != nil {
 		return nil, err
 	}
 	err = forEach(workchains, 32, maxShards, func(key uint64, s *cell.Slice) error {
-		tree, err := s.LoadRefCell()
+		tree, err := s.Ref()
 		if err == nil {
 			tops, err = parseTree(tops, tree, int32(key), wholeShard)
 		}
@@ -220,7 +220,7 @@ func parseTree(tops []lite.BlockID, c *cell.Cell, workchain int32, shard uint64)
 			return nil, errors.New("the network has too many shards")
 		}
 		for i, child := range []uint64{shard - half, shard + half} {
-			r, err := c.PeekRef(i)
+			r, err := c.Ref(i)
 			if err != nil {
 				return nil, err
 			}

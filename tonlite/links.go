@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
-	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
 // checkForward checks a forward link, which leads from a key block to a later block: the
@@ -42,7 +42,7 @@ func checkForward(l lite.Link) error {
 // openProof parses data, a bag of at most limit cells that contains one Merkle proof, and returns
 // the root of the tree in that proof. It returns an error unless that root has the given hash.
 func openProof(data []byte, hash [32]byte, limit int) (*cell.Cell, error) {
-	roots, err := parseCells(data, 1, limit)
+	roots, err := cell.Parse(data, 1, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func checkBack(l lite.Link) error {
 	if err != nil {
 		return err
 	}
-	extra, err := state.PeekRef(3)
+	extra, err := state.Ref(3)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func checkBack(l lite.Link) error {
 	if !in.readBool() || in.err != nil {
 		return fmt.Errorf("%w: the state lists no earlier blocks", errProof)
 	}
-	dict, err := info.LoadRefCell()
+	dict, err := info.Ref()
 	if err != nil {
 		return err
 	}

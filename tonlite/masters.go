@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
@@ -308,11 +309,11 @@ func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, to
 	if !ok {
 		return h, nil, errAnswer
 	}
-	roots, err := parseCells(a.Data, 1, maxTreeCells)
+	roots, err := cell.Parse(a.Data, 1, maxTreeCells)
 	if err != nil {
 		return h, nil, err
 	}
-	if string(roots[0].Hash(0)) != string(id.Root[:]) {
+	if roots[0].Hash(0) != id.Root {
 		return h, nil, fmt.Errorf("%w %v", errWrongBlock, id)
 	}
 	if h, err = parseHeader(roots[0], id); err != nil || !shards {

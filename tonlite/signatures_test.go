@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/xssnick/tonutils-go/tvm/cell"
+	tvm "github.com/xssnick/tonutils-go/tvm/cell"
 
 	"github.com/chaingql/chaingql/internal/testkit"
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
@@ -25,11 +26,11 @@ func TestRecordedProofsAreValid(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no recorded packs: got %v and error %v", files, err)
 	}
-	state, err := parseCells(testkit.ReadGzip(t, "testdata/states/2660.gz"), 1, maxTreeCells)
+	state, err := cell.Parse(testkit.ReadGzip(t, "testdata/states/2660.gz"), 1, maxTreeCells)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := state[0].MustPeekRef(3).MustPeekRef(1) // reference 0 is the shards
+	config := child(t, state[0], 3, 1) // reference 0 is the shards
 	signedBlocks, links := 0, 0
 	for _, file := range files {
 		data := testkit.ReadGzip(t, file)
@@ -40,7 +41,7 @@ func TestRecordedProofsAreValid(t *testing.T) {
 			if strings.HasPrefix(title, "block_") {
 				continue
 			}
-			roots, err := parseCells(body, 1, maxTreeCells)
+			roots, err := cell.Parse(body, 1, maxTreeCells)
 			if err != nil {
 				t.Fatalf("recorded proof %s: got error %v", title, err)
 			}
@@ -132,35 +133,35 @@ func TestMoreThanTwoThirdsOfTheWeightMustSign(t *testing.T) {
 // replace the elected ones in an emergency. A proof that omits the temporary validators does not
 // prove that there are none.
 func TestTemporaryValidatorsReplaceElectedOnes(t *testing.T) {
-	set := func(key byte) *cell.Cell {
-		list := cell.NewDict(16)
-		v := cell.BeginCell().MustStoreUInt(0x53, 8).MustStoreUInt(0x8e81278a, 32).
+	set := func(key byte) *tvm.Cell {
+		list := tvm.NewDict(16)
+		v := tvm.BeginCell().MustStoreUInt(0x53, 8).MustStoreUInt(0x8e81278a, 32).
 			MustStoreSlice(bytes.Repeat([]byte{key}, 32), 256).MustStoreUInt(1, 64).EndCell()
 		if err := list.SetIntKey(new(big.Int), v); err != nil {
 			t.Fatal(err)
 		}
-		return cell.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(1, 16).
+		return tvm.BeginCell().MustStoreUInt(0x12, 8).MustStoreUInt(0, 64).MustStoreUInt(1, 16).
 			MustStoreUInt(1, 16).MustStoreUInt(1, 64).MustStoreDict(list).EndCell()
 	}
 	for _, row := range []struct {
 		name   string
-		params map[int64]*cell.Cell
+		params map[int64]*tvm.Cell
 		shown  []int64
 		want   byte
 	}{
-		{"elected validators", map[int64]*cell.Cell{34: set(34)}, []int64{28, 34, 35}, 34},
-		{"temporary validators", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34, 35}, 35},
-		{"omitted temporary validators", map[int64]*cell.Cell{34: set(34), 35: set(35)}, []int64{28, 34}, 0},
+		{"elected validators", map[int64]*tvm.Cell{34: set(34)}, []int64{28, 34, 35}, 34},
+		{"temporary validators", map[int64]*tvm.Cell{34: set(34), 35: set(35)}, []int64{28, 34, 35}, 35},
+		{"omitted temporary validators", map[int64]*tvm.Cell{34: set(34), 35: set(35)}, []int64{28, 34}, 0},
 	} {
-		config, sk := cell.NewDict(32), cell.CreateProofSkeleton()
-		row.params[28] = cell.BeginCell().MustStoreUInt(0xc1, 8).MustStoreUInt(0, 128).EndCell()
+		config, sk := tvm.NewDict(32), tvm.CreateProofSkeleton()
+		row.params[28] = tvm.BeginCell().MustStoreUInt(0xc1, 8).MustStoreUInt(0, 128).EndCell()
 		for n, c := range row.params {
-			if err := config.SetIntKey(big.NewInt(n), cell.BeginCell().MustStoreRef(c).EndCell()); err != nil {
+			if err := config.SetIntKey(big.NewInt(n), tvm.BeginCell().MustStoreRef(c).EndCell()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for _, n := range row.shown {
-			if _, at, err := config.LoadValueWithProof(cell.BeginCell().MustStoreInt(n, 32).EndCell(), sk); err == nil {
+			if _, at, err := config.LoadValueWithProof(tvm.BeginCell().MustStoreInt(n, 32).EndCell(), sk); err == nil {
 				at.SetRecursive()
 			}
 		}
@@ -168,7 +169,7 @@ func TestTemporaryValidatorsReplaceElectedOnes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := validatorsOf(proof.MustPeekRef(0), 1)
+		got, err := validatorsOf(child(t, parsed(t, proof), 0), 1)
 		switch {
 		case row.want == 0 && !errors.Is(err, errPruned):
 			t.Errorf("%s: got %v and error %v, want errPruned", row.name, got, err)
@@ -182,7 +183,7 @@ func TestTemporaryValidatorsReplaceElectedOnes(t *testing.T) {
 // root of the proof's tree.
 func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, root *cell.Cell) {
 	t.Helper()
-	in := cellReader{Slice: c.BeginParse()}
+	in := cellReader{Slice: c.Open()}
 	in.expect(8, 0xc3, "block_proof")
 	in.expect(2, 0, "shard_ident")
 	prefix := in.readUint(6)
@@ -191,7 +192,7 @@ func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, r
 	if in.err != nil {
 		t.Fatalf("recorded proof %s: got error %v", title, in.err)
 	}
-	root, err := unwrapProof(c.MustPeekRef(0), id.Root)
+	root, err := unwrapProof(child(t, c, 0), id.Root)
 	if err != nil {
 		t.Fatalf("recorded proof %s: got error %v", title, err)
 	}
@@ -201,7 +202,7 @@ func recordedProof(t *testing.T, title string, c *cell.Cell) (id lite.BlockID, r
 // recordedSignatures parses the signatures in a proof stored by a node.
 func recordedSignatures(t *testing.T, c *cell.Cell) (signatures []lite.Signature) {
 	t.Helper()
-	s := c.MustPeekRef(1).BeginParse()
+	s := child(t, c, 1).Open()
 	in := cellReader{Slice: s}
 	in.expect(8, 0x11, "block_signatures")
 	in.readUint(32 + 32) // validators, session
@@ -210,7 +211,7 @@ func recordedSignatures(t *testing.T, c *cell.Cell) (signatures []lite.Signature
 	if !in.readBool() || in.err != nil {
 		t.Fatalf("the recorded proof contains no signatures: error %v", in.err)
 	}
-	dict, err := s.LoadRefCell()
+	dict, err := s.Ref()
 	if err != nil {
 		t.Fatal(err)
 	}

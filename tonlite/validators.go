@@ -5,8 +5,8 @@ import (
 	"errors"
 	"hash/crc32"
 
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/xssnick/tonutils-go/ton"
-	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
 // A validator signs masterchain blocks.
@@ -18,11 +18,11 @@ type validator struct {
 // parseValidators returns the validators that sign the masterchain blocks of a session, as the
 // given key block specifies.
 func parseValidators(key *cell.Cell, session uint32) ([]validator, error) {
-	extra, err := key.PeekRef(3)
+	extra, err := key.Ref(3)
 	if err != nil {
 		return nil, err
 	}
-	custom, err := extra.PeekRef(3)
+	custom, err := extra.Ref(3)
 	if err != nil {
 		return nil, err
 	}
@@ -32,10 +32,10 @@ func parseValidators(key *cell.Cell, session uint32) ([]validator, error) {
 	}
 	in := cellReader{Slice: s}
 	in.expect(16, 0xcca5, "masterchain_block_extra")
-	if !in.readBool() || custom.RefsNum() == 0 {
+	if !in.readBool() || custom.NumRefs() == 0 {
 		return nil, errors.New("the block is not a key block")
 	}
-	config, err := custom.PeekRef(int(custom.RefsNum()) - 1) // the last reference of a key block
+	config, err := custom.Ref(custom.NumRefs() - 1) // the last reference of a key block
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func validatorsOf(config *cell.Cell, session uint32) ([]validator, error) {
 		if !in.readBool() || in.err != nil {
 			return nil, errConfig
 		}
-		if dict, err = in.LoadRefCell(); err == nil {
+		if dict, err = in.Ref(); err == nil {
 			err = forEach(dict, 16, maxValidators, take)
 		}
 	default:
@@ -115,7 +115,7 @@ func configParam(config *cell.Cell, number uint32) (in cellReader, err error) {
 	if err != nil {
 		return in, err
 	}
-	c, err := leaf.LoadRefCell()
+	c, err := leaf.Ref()
 	if err != nil {
 		return in, err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
 )
 
@@ -77,17 +78,17 @@ func TestTooManyCellsAreRejectedWithoutAllocation(t *testing.T) {
 }
 
 func TestLevelWithoutPrunedBranchIsRejected(t *testing.T) {
-	if _, err := scanBag(widestBag(3, 0), 3); err != nil {
+	if _, err := cell.Parse(widestBag(3, 0), 1, 3); err != nil {
 		t.Errorf("valid bag: got error %v", err)
 	}
 	for _, claim := range []byte{1 << 5, 2 << 5, 7 << 5} {
 		for _, count := range []int{3, 1} { // one cell: only the root
-			if _, err := scanBag(widestBag(count, claim), 3); !errors.Is(err, errCells) {
+			if _, err := cell.Parse(widestBag(count, claim), 1, 3); !errors.Is(err, errCells) {
 				t.Errorf("level mask %03b in each of %d cells: got error %v, want errCells", claim>>5, count, err)
 			}
 		}
 	}
-	if _, err := scanBag(widestBag(4, 0), 3); !errors.Is(err, errCells) {
+	if _, err := cell.Parse(widestBag(4, 0), 1, 3); !errors.Is(err, errCells) {
 		t.Errorf("one cell above the limit: got error %v, want errCells", err)
 	}
 }
@@ -98,11 +99,11 @@ func TestBagWithWrongIndexIsRejected(t *testing.T) {
 		head := []byte{0xb5, 0xee, 0x9c, 0x72, 0x81, 1, 3, 1, 0, 8, 0}
 		return append(append(head, ends...), 2, 0, 1, 2, 0, 0, 0, 0)
 	}
-	if cells, err := parseCells(bag(4, 6, 8), 1, 3); err != nil || len(cells) != 1 {
-		t.Errorf("valid index: got %d roots and error %v", len(cells), err)
+	if roots, err := cell.Parse(bag(4, 6, 8), 1, 3); err != nil || len(roots) != 1 {
+		t.Errorf("valid index: got %d roots and error %v", len(roots), err)
 	}
 	for _, ends := range [][]byte{{4, 4, 8}, {4, 8, 6}, {0, 0, 0}, {4, 6, 255}} {
-		if _, err := parseCells(bag(ends...), 1, 3); !errors.Is(err, errCells) {
+		if _, err := cell.Parse(bag(ends...), 1, 3); !errors.Is(err, errCells) {
 			t.Errorf("index %d: got error %v, want errCells", ends, err)
 		}
 	}
@@ -126,7 +127,7 @@ func TestBagFieldsAreCheckedAtTheirBounds(t *testing.T) {
 			"\x00\x00\x00\x02" + "\x00\x00\x00\x01" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x08" +
 			"\x00\x00\x00\x00" + "\x01\x00\x00\x00\x00\x01" + "\x00\x00"), nil},
 	} {
-		if _, err := scanBag(row.data, 3); !errors.Is(err, row.want) {
+		if _, err := cell.Parse(row.data, 1, 3); !errors.Is(err, row.want) {
 			t.Errorf("bag with %s: got error %v, want %v", row.name, err, row.want)
 		}
 	}
