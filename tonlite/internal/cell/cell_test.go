@@ -133,6 +133,22 @@ func TestInvalidSpecialCellsAreRejected(t *testing.T) {
 	}
 }
 
+func TestStoredHashesAreIgnored(t *testing.T) {
+	for mask := byte(0); mask <= 7; mask++ {
+		n := &celltest.Node{Data: []byte("content")}
+		for merkles := range 3 {
+			if mask>>merkles&1 == 1 {
+				n = n.Prune(merkles)
+			}
+		}
+		plain := &celltest.Node{Data: []byte("above"), Refs: []*celltest.Node{n}}
+		hashed := &celltest.Node{Data: plain.Data, Refs: plain.Refs, Hashed: true}
+		if plain.Mask() != mask || hashed.Parse().Hash(3) != plain.Parse().Hash(3) {
+			t.Errorf("level mask %03b: stored hashes change the hash of the cell", mask)
+		}
+	}
+}
+
 func TestDepthIsLimited(t *testing.T) {
 	n := &celltest.Node{}
 	for depth := range 1025 {

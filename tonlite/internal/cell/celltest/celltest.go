@@ -14,6 +14,7 @@ type Node struct {
 	Special bool
 	Data    []byte
 	Marked  bool // the data ends in the last byte, before the lowest bit that is set
+	Hashed  bool // hashes and depths are stored with the cell, as nodes do for some cells; here, they are zeros
 	Refs    []*Node
 }
 
@@ -60,7 +61,12 @@ func (n *Node) Bag() []byte {
 		if n.Marked {
 			length--
 		}
-		cells = append(append(cells, descriptor, byte(length)), n.Data...)
+		var stored []byte
+		if n.Hashed {
+			descriptor |= 16
+			stored = make([]byte, (bits.OnesCount8(n.Mask())+1)*(32+2))
+		}
+		cells = append(append(append(cells, descriptor, byte(length)), stored...), n.Data...)
 		for _, r := range n.Refs {
 			cells = binary.BigEndian.AppendUint16(cells, uint16(len(order)-1-place[r]))
 		}
