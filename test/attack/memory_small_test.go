@@ -90,7 +90,7 @@ func TestDocumentedSizeSurvivesAttacksOnAllConnections(t *testing.T) {
 	keep(hostile, func(i int) (net.Conn, error) { // different ones, whose events are large
 		return send(streamRequest("POST", fmt.Sprintf("subscription{blocks{a%d:id %s}}", i, times(45, "b#:hash "))))
 	})
-	scale := size.limits.Requests / 64 // 1 in the smallest size
+	scale := size.limits.Requests / 48 // 1 in the smallest size
 	keep(11*scale, func(i int) (net.Conn, error) {
 		posts := streams(95, func(i int) []byte { return h2Post(i, text, len(text)) })
 		return s.dial2(h2Preface(uint32(i%2)*65535, i%3 == 0), posts)
