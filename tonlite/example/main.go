@@ -82,11 +82,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	default:
 		return errors.New("example: set -config global.config.json or -replay generated")
 	}
-	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		return err
-	}
-	defer listener.Close() // the server closes it too
 	opened, done := context.WithTimeout(ctx, opening)
 	backend, err := tonlite.Open(opened, config, &tonlite.Options{Unproven: *unproven, Logger: slog.Default()})
 	done()
@@ -94,6 +89,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer backend.Close()
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
 	states := *replayed == "" || *replayed == "generated" // packs contain no states, so there are no balances
 	return serve(ctx, backend, listener, states, stdout)
 }

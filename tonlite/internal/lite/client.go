@@ -21,7 +21,8 @@ type Client struct {
 	hangUp  func()        // closes the connection, which ends listen; may be called more than once
 	lost    chan struct{} // closed when the connection ends
 	cause   error         // why the connection ended; read only after lost is closed
-	heard   atomic.Int64  // time of the last packet, in Unix nanoseconds
+	opened  time.Time     // with a monotonic reading, because the wall clock may be set
+	heard   atomic.Int64  // time of the last packet, in nanoseconds since opened
 	running sync.WaitGroup
 
 	mu    sync.Mutex
@@ -45,13 +46,12 @@ func Connect(ctx context.Context, conn net.Conn, key ed25519.PublicKey, window *
 func newClient(ch *channel, window *Window) *Client {
 	c := &Client{
 		channel: ch, window: window, closing: make(chan struct{}), lost: make(chan struct{}),
-		calls: make(map[[32]byte]chan []byte),
+		calls: make(map[[32]byte]chan []byte), opened: time.Now(),
 	}
 	c.hangUp = sync.OnceFunc(func() {
 		close(c.closing)
 		_ = ch.conn.Close()
 	})
-	c.heard.Store(time.Now().UnixNano())
 	c.running.Go(c.listen)
 	c.running.Go(c.ping)
 	return c
@@ -61,7 +61,7 @@ func newClient(ch *channel, window *Window) *Client {
 func (c *Client) Lost() <-chan struct{} { return c.lost }
 
 // Heard returns the time at which the last packet from the server arrived.
-func (c *Client) Heard() time.Time { return time.Unix(0, c.heard.Load()) }
+func (c *Client) Heard() time.Time { return c.opened.Add(time.Duration(c.heard.Load())) }
 
 // Close closes the connection and waits until the Client's goroutines have ended.
 func (c *Client) Close() {
@@ -165,7 +165,7 @@ func (c *Client) listen() {
 			close(c.lost)
 			return
 		}
-		c.heard.Store(time.Now().UnixNano())
+		c.heard.Store(int64(time.Since(c.opened)))
 		r := &reader{rest: payload}
 		if r.readUint32() != idAnswer {
 			continue // a pong, or an unknown message
