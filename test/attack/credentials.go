@@ -46,7 +46,7 @@ func credentials() []attack {
 	for _, project := range []string{
 		"nobody", "known%00", "known%20", "known.", "%6bnown%2f", "locked%2e", "..%2flocked", "locked%2f..%2fopen%2f",
 		"__proto__", "*", "%2a",
-		"%ff", "ｌocked", "%c4%b1", "admin", strings.Repeat("a", 8000), "%25", "open%0d%0aX:y", "open;x=y", "open,known",
+		"%ff", "ｌocked", "%c4%b1", "admin", strings.Repeat("a", 400), "%25", "open%0d%0aX:y", "open;x=y", "open,known",
 		"known%2fgraphql",
 		"%2e%2e", "%2e",
 	} {
