@@ -23,6 +23,9 @@ func random(rng *rand.Rand, size, merkles int) *celltest.Node {
 		return celltest.Merkle(cell.MerkleUpdate, random(rng, size/2, merkles+1), random(rng, size/2, merkles+1))
 	case k == 2 && merkles > 0: // a branch that was pruned for one of the Merkle cells above
 		content := &celltest.Node{Data: binary.BigEndian.AppendUint64(nil, rng.Uint64())}
+		for range rng.IntN(4) { // so that its depth differs between levels
+			content = &celltest.Node{Data: []byte{1}, Refs: []*celltest.Node{content}}
+		}
 		branch := content.Prune(rng.IntN(merkles))
 		if merkles == 2 && branch.Data[1] == 1 && rng.IntN(2) == 0 {
 			branch = branch.Prune(1)
