@@ -23,8 +23,8 @@ var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blo
 // selects, the page is empty.
 //
 // Unless the blocks are cached, a page needs up to two queries for each masterchain block in its
-// range and one query for each shard block. A page that selects only the masterchain does not
-// read shard blocks. Blocks returns an error if
+// range and one query for each shard block. A page that selects only the masterchain reads
+// shard blocks only to find the oldest masterchain block whose shard blocks a server has. Blocks returns an error if
 //
 //   - the filter skips more than 1,000 masterchain blocks
 //   - the page must query servers, but 16 other pages are querying them and 24 more are waiting
@@ -140,7 +140,7 @@ func (s *pageReader) lowest(
 			return b.Blocks(ctx, q)
 		}
 		if errors.Is(err, errMissing) {
-			err = cmp.Or(b.checkHistory(ctx, from), err)
+			err = cmp.Or(b.whyMissing(ctx, from), err)
 		}
 		if err != nil {
 			return nil, err
@@ -175,7 +175,7 @@ func (s *pageReader) highest(
 		steps, err := s.read(ctx, q, masterRange{from, to}, r.to-to)
 		if errors.Is(err, errMissing) {
 			if q.After != "" {
-				return nil, cmp.Or(s.checkHistory(ctx, from), err)
+				return nil, cmp.Or(s.whyMissing(ctx, from), err)
 			}
 			bottom, lost := s.oldestStep(ctx)
 			switch {

@@ -51,7 +51,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 				steps, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
 			}
 			if errors.Is(err, errMissing) {
-				err = cmp.Or(b.checkHistory(ctx, next), err)
+				err = cmp.Or(b.whyMissing(ctx, next), err)
 			}
 			if err != nil {
 				return b.followError(ctx, err)

@@ -73,9 +73,18 @@ func (b *Backend) recheck(ctx context.Context) error {
 	return nil
 }
 
-// probe tries to read the masterchain block with the given seq_no, and records the result.
+// probe tries to read the masterchain block with the given seq_no and the step after it, and records the result. A
+// server may have deleted the shard blocks of a masterchain block that it still has.
 func (b *Backend) probe(ctx context.Context, seqNo uint32) error {
 	there, err := b.readable(ctx, seqNo)
+	if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
+		from := seqNo + 1
+		if seqNo == 1 {
+			from = 1
+		}
+		_, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{from, seqNo + 1})
+		there, err = found(err)
+	}
 	if err == nil {
 		b.record(seqNo, there)
 	}
@@ -162,13 +171,18 @@ func (b *Backend) knows(id lite.BlockID) bool {
 }
 
 // checkHistory returns an error if no server, however slow, has the masterchain block before the one with the
-// seq_no from. That block is needed to know which shard blocks are new in the next one. The error is
-// ErrCursorTooOld if servers have later blocks, and otherwise errMissing.
+// seq_no from. That block is needed to know which shard blocks are new in the next one.
 func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
 	there, err := b.readable(ctx, max(1, from-1))
 	if err != nil || there {
 		return err
 	}
+	return b.whyMissing(ctx, from)
+}
+
+// whyMissing returns the error for a read from the step with the seq_no from on that failed with errMissing. It is
+// ErrCursorTooOld if servers have only later steps, and otherwise errMissing.
+func (b *Backend) whyMissing(ctx context.Context, from uint32) error {
 	bottom, err := b.oldestStep(ctx)
 	switch {
 	case err != nil:

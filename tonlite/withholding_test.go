@@ -163,6 +163,48 @@ func TestFirstPageStartsAtOldestBlockThatIsSent(t *testing.T) {
 	}
 }
 
+// TestHistoryStartsAtOldestStepWithShardBlocks uses a server that has all masterchain blocks, but has deleted old shard
+// blocks, alone and together with servers that have deleted both.
+func TestHistoryStartsAtOldestStepWithShardBlocks(t *testing.T) {
+	chain := generate(100)
+	all := chain.Blocks()
+	one, two, three := start(t, chain, nil), start(t, chain, nil), start(t, chain, nil)
+	one.ForgetShards(70)
+	two.ForgetShards(70)
+	three.ForgetShards(70)
+	two.Forget(70)
+	three.Forget(70)
+	for name, config := range map[string][]byte{"one server": one.Config(), "three servers": one.Config(two, three)} {
+		t.Run(name, func(t *testing.T) {
+			for _, row := range []struct{ q, want chaingql.BlocksQuery }{
+				{chaingql.BlocksQuery{First: 10}, chaingql.BlocksQuery{First: 10, After: cursor(69)}},
+				{chaingql.BlocksQuery{Last: 50, Before: cursor(75)},
+					chaingql.BlocksQuery{Last: 50, After: cursor(69), Before: cursor(75)}},
+				{chaingql.BlocksQuery{Last: 5, Before: cursor(50)}, chaingql.BlocksQuery{}},
+				{chaingql.BlocksQuery{First: 9, After: cursor(69)}, chaingql.BlocksQuery{First: 9, After: cursor(69)}},
+			} {
+				page, err := open(t, config, nil).Blocks(t.Context(), row.q)
+				if err != nil {
+					t.Errorf("%+v: got error %v", row.q, err)
+					continue
+				}
+				same(t, page, chaingql.PageOf(all, row.want))
+			}
+			for _, q := range []chaingql.BlocksQuery{{First: 5, After: cursor(30)}, {Last: 300, After: cursor(30)}} {
+				if _, err := open(t, config, nil).Blocks(t.Context(), q); !errors.Is(err, chaingql.ErrCursorTooOld) {
+					t.Errorf("%+v: got error %v, want ErrCursorTooOld", q, err)
+				}
+			}
+			for _, err := range open(t, config, nil).Follow(t.Context(), cursor(30)) {
+				if !errors.Is(err, chaingql.ErrCursorTooOld) {
+					t.Errorf("Follow after block 30: got error %v, want ErrCursorTooOld", err)
+				}
+				break
+			}
+		})
+	}
+}
+
 // TestFirstPageWorksOnceServerHasItsBlocksAgain lets the only server lose all blocks for a while.
 func TestFirstPageWorksOnceServerHasItsBlocksAgain(t *testing.T) {
 	chain := generate(40)

@@ -23,20 +23,21 @@ type Server struct {
 	addr      *net.TCPAddr
 	netListen func(network, addr string) (net.Listener, error)
 
-	mu       sync.Mutex
-	listener net.Listener // nil while the Server is stopped
-	conns    map[net.Conn]bool
-	head     uint32
-	oldest   uint32
-	grown    chan struct{} // closed when the head moves
-	stalls   int
-	resumed  chan struct{} // closed when the last stall ends
-	delay    time.Duration
-	dataWait time.Duration // set by DelayData
-	newWait  time.Duration // set by DelayNew
-	lackWait time.Duration // set by DelayMissing
-	lie      Lie
-	asked    map[string]int
+	mu           sync.Mutex
+	listener     net.Listener // nil while the Server is stopped
+	conns        map[net.Conn]bool
+	head         uint32
+	oldest       uint32
+	oldestShards uint32        // set by ForgetShards
+	grown        chan struct{} // closed when the head moves
+	stalls       int
+	resumed      chan struct{} // closed when the last stall ends
+	delay        time.Duration
+	dataWait     time.Duration // set by DelayData
+	newWait      time.Duration // set by DelayNew
+	lackWait     time.Duration // set by DelayMissing
+	lie          Lie
+	asked        map[string]int
 
 	running sync.WaitGroup
 }
@@ -157,6 +158,14 @@ func (s *Server) Forget(below uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.oldest = max(s.oldest, below)
+}
+
+// ForgetShards deletes all shard blocks to which masterchain blocks with a lower seq_no than the given one commit, but
+// no masterchain blocks.
+func (s *Server) ForgetShards(below uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.oldestShards = max(s.oldestShards, below)
 }
 
 // Stall delays all responses until resume is called. Connections stay open.
