@@ -49,6 +49,10 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 		return b.String()
 	}
 	block := "id hash shard seq_no workchain_id chain_order gen_utime"
+	level := "name kind description isOneOf specifiedByURL " +
+		"inputFields{name description isDeprecated deprecationReason defaultValue}" +
+		"enumValues{name description isDeprecated __typename}ofType{"
+	nested := strings.Repeat(level, 16) + "name" + strings.Repeat("}", 16)
 	lists := strings.Repeat("[],", 40_000) + "[]"
 	spreads45 := many(45, func(i int) string { return fmt.Sprintf("b%d:blockchain{...p}", i) })
 	zeros := strings.Repeat("0", 25_000)
@@ -126,11 +130,7 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 				"}}fragment p on BlockchainQuery{"+accounts+"}", nil)
 		},
 		"as many different fields as there may be": func(q string) string {
-			level := "name kind description isOneOf specifiedByURL " +
-				"inputFields{name description isDeprecated deprecationReason defaultValue}" +
-				"enumValues{name description isDeprecated __typename}ofType{"
 			return body(q+"}"+many(5, func(i int) string {
-				nested := strings.Repeat(level, 16) + "name" + strings.Repeat("}", 16)
 				return fmt.Sprintf(`a%03500d:__type(name:"A"){%s}`, i, nested)
 			})+"}", nil)
 		},
@@ -157,13 +157,9 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 				map[string]any{"n": nil, "s": strings.Repeat("s", 120_000)})
 		},
 		"different fields, a long variable and errors": func(q string) string {
-			level := "name kind description isOneOf specifiedByURL " +
-				"inputFields{name description isDeprecated deprecationReason defaultValue}" +
-				"enumValues{name description isDeprecated __typename}ofType{"
 			failing := many(8, func(i int) string { return fmt.Sprintf("e%0300d:blockchain{...e}", i) })
 			q = strings.Replace(q, "{blockchain{", "($s:String!){"+failing+"blockchain{", 1)
 			return body(q+"}"+many(4, func(i int) string {
-				nested := strings.Repeat(level, 16) + "name" + strings.Repeat("}", 16)
 				return fmt.Sprintf(`a%d:__type(name:"A"){%s}`, i, nested)
 			})+"}fragment e on BlockchainQuery{"+many(16, func(i int) string {
 				return fmt.Sprintf("a%d:blocks(shard:$s){__typename}", i)

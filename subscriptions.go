@@ -127,9 +127,8 @@ type subscription struct {
 	// begun reports that the subscription started after the newest block, or has received a block after its cursor. If
 	// so, the client's cursor cannot be the cause of a later failure.
 	begun bool
-	// newest reports that there was no further event after the last one, or that the subscription started after the
-	// newest block.
-	newest   bool
+	// hasMore is the result of more.
+	hasMore  bool
 	observed *observed
 	reader   blocklog.Reader[Block]
 
@@ -240,7 +239,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 			response, _ := op.Run(context.Background(), c.source(&b), nil)
 			return response
 		}
-		s := &subscription{chain: c, forget: forget, begun: !resumes, newest: !resumes}
+		s := &subscription{chain: c, forget: forget, begun: !resumes, hasMore: resumes}
 		interest.Reader = &s.reader
 		if _, closed := c.blocks.Join(interest); closed == nil {
 			_, s.observed = h.events.begin(ctx, op, by.caller)
@@ -258,10 +257,10 @@ func (s *subscription) next() (response []byte, err error) {
 	item, failed := s.reader.Next()
 	if failed == nil {
 		if item.Payload != nil {
-			s.begun, s.gaps, s.newest = true, item.Reported, item.Last
+			s.begun, s.gaps, s.hasMore = true, item.Reported, !item.Last
 			s.observed.delivered(item)
 		} else {
-			s.newest = !item.Searching
+			s.hasMore = item.Searching
 		}
 		return item.Payload, nil
 	}
@@ -287,7 +286,7 @@ func (s *subscription) next() (response []byte, err error) {
 	return nil, endAt(e, s.cursor(), true)
 }
 
-func (s *subscription) more() bool { return !s.newest }
+func (s *subscription) more() bool { return s.hasMore }
 
 func (s *subscription) id() string { return s.chain.cursor(s.reader.LastReturned(), s.gaps) }
 

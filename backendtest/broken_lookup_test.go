@@ -95,6 +95,17 @@ func remembered(c *memchain.Chain, keep func(error) bool) breakFunc {
 	}
 }
 
+// appendLater returns a chain to which h appends each block a little later than to c.
+func appendLater(c *memchain.Chain, h *Harness) *memchain.Chain {
+	later := memchain.New()
+	h.Append = func(blocks []block) error {
+		err := c.Append(blocks...)
+		time.Sleep(time.Millisecond)
+		return errors.Join(err, later.Append(blocks...))
+	}
+	return later
+}
+
 const mustBeNotFound = "the error must be ErrBlockNotFound because no such block is stored"
 
 // brokenLookups have wrong BlockByHash, BlockBySeqNo or MasterBlockByTime.
@@ -210,26 +221,14 @@ var brokenLookups = []brokenBackend{
 		}}
 	}, "failed: chaingql: block not found"},
 	{"lookups find a new block later than Follow yields it", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		visible := memchain.New()
-		h.Append = func(blocks []block) error {
-			err := c.Append(blocks...)
-			time.Sleep(time.Millisecond)
-			return errors.Join(err, visible.Append(blocks...))
-		}
-		h.Backend = lookupOverride{Chain: c, byHash: func(ctx context.Context, hash chaingql.Hash) (block, error) {
-			return visible.BlockByHash(ctx, hash)
-		}}
+		later := appendLater(c, h)
+		h.Backend = lookupOverride{Chain: c, byHash: later.BlockByHash}
 	}, "BlockByHash, BlockBySeqNo and MasterBlockByTime find each block that Follow has yielded: BlockByHash("},
 	{"MasterBlockByTime finds a new block later than Follow yields it", func(
 		_ context.Context, c *memchain.Chain, h *Harness,
 	) {
-		visible := memchain.New()
-		h.Append = func(blocks []block) error {
-			err := c.Append(blocks...)
-			time.Sleep(time.Millisecond)
-			return errors.Join(err, visible.Append(blocks...))
-		}
-		h.Backend = lookupOverride{Chain: c, byTime: visible.MasterBlockByTime}
+		later := appendLater(c, h)
+		h.Backend = lookupOverride{Chain: c, byTime: later.MasterBlockByTime}
 	}, "BlockByHash, BlockBySeqNo and MasterBlockByTime find each block that Follow has yielded: MasterBlockByTime("},
 	{"BlockByHash reads the cursor and then the block", changeByHash(
 		func(c *memchain.Chain, ctx context.Context, hash chaingql.Hash) (block, error) {

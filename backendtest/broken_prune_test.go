@@ -56,6 +56,16 @@ func changePruned(breaks func(r *pruneRecord, c *memchain.Chain) override) break
 // tooOld is a result of Follow that yields only ErrCursorTooOld.
 func tooOld(yield func(block, error) bool) { yield(block{}, chaingql.ErrCursorTooOld) }
 
+// withFirst returns a chain that has only the first n stored blocks of c, and nothing pruned.
+func withFirst(c *memchain.Chain, n int) (*memchain.Chain, error) {
+	kept, err := c.Blocks(context.Background(), query{First: n})
+	if err != nil {
+		return nil, err
+	}
+	again := memchain.New()
+	return again, again.Append(kept...)
+}
+
 // brokenPrunes behave wrongly after pruning.
 var brokenPrunes = []brokenBackend{
 	{"Blocks rejects the newest pruned cursor", changePruned(func(r *pruneRecord, c *memchain.Chain) override {
@@ -170,14 +180,7 @@ var brokenPrunes = []brokenBackend{
 		}}
 	}, "the newest block is never pruned: Blocks("},
 	{"the pruned position is lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		h.Reopen = func() (chaingql.Backend, error) {
-			kept, err := c.Blocks(context.Background(), query{First: 1000})
-			if err != nil {
-				return nil, err
-			}
-			again := memchain.New()
-			return again, again.Append(kept...)
-		}
+		h.Reopen = func() (chaingql.Backend, error) { return withFirst(c, 1000) }
 	}, "ErrCursorTooOld is returned after a restart too: Blocks("},
 	{"Blocks checks the cursor before it reads", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
@@ -196,14 +199,7 @@ var brokenPrunes = []brokenBackend{
 	), "while blocks were pruned, omitted cursor"},
 	{"the newest blocks are lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Prune = nil
-		h.Reopen = func() (chaingql.Backend, error) {
-			kept, err := c.Blocks(context.Background(), query{First: 50})
-			if err != nil {
-				return nil, err
-			}
-			again := memchain.New()
-			return again, again.Append(kept...)
-		}
+		h.Reopen = func() (chaingql.Backend, error) { return withFirst(c, 50) }
 	}, "blocks survive a restart: Blocks("},
 	{"Follow checks the cursor before it reads", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {

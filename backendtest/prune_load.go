@@ -29,7 +29,8 @@ type pruneLoad struct {
 func correctDuringPrune(t *trial) {
 	r := newPruneLoad(t)
 	slow := t.follow(r.all[0].Cursor) // is read only after the last Prune
-	defer r.start(t, func(rng *rand.Rand) { r.readPage(t, rng) })()
+	wait := r.start(t, func(rng *rand.Rand) { r.readPage(t, rng) })
+	defer wait()
 	rng := rand.New(rand.NewPCG(8, 0))
 	for {
 		select {
@@ -51,7 +52,8 @@ func lookupsAreCorrectDuringPrune(t *trial) {
 		return
 	}
 	r := newPruneLoad(t)
-	r.start(t, func(rng *rand.Rand) { r.lookUp(t, &ways[rng.IntN(len(ways))], rng) })()
+	wait := r.start(t, func(rng *rand.Rand) { r.lookUp(t, &ways[rng.IntN(len(ways))], rng) })
+	wait()
 }
 
 func newPruneLoad(t *trial) *pruneLoad {

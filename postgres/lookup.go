@@ -39,10 +39,12 @@ func (b *Backend) BlockBySeqNo(
 // limits, and its driver sends times far beyond them as other times.
 const minTime, maxTime = -62_135_596_800, 253_402_300_799
 
+func isStorable(t time.Time) bool { return minTime <= t.Unix() && t.Unix() <= maxTime }
+
 // MasterBlockByTime returns the first masterchain block from a time on, as [chaingql.TimeIndex] specifies.
 func (b *Backend) MasterBlockByTime(ctx context.Context, t time.Time) (chaingql.Block, error) {
-	if unix := t.Unix(); unix < minTime || unix > maxTime { // no block has such a time
-		t = time.Unix(min(max(unix, minTime), maxTime+1), 0)
+	if !isStorable(t) {
+		t = time.Unix(min(max(t.Unix(), minTime), maxTime+1), 0)
 	}
 	return b.find(ctx, "read a block by its time", b.byTime(), t)
 }

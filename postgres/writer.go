@@ -95,7 +95,7 @@ func (w *Writer) Commit(ctx context.Context, blocks []chaingql.Block, balances m
 			return fmt.Errorf("postgres: block %d of %d has cursor %.80q: %w", i+1, len(blocks), b.Cursor,
 				chaingql.ErrBadCursor)
 		}
-		if unix := b.Time.Unix(); unix < minTime || unix > maxTime {
+		if !isStorable(b.Time) {
 			return fmt.Errorf("postgres: block %d of %d has a time outside the years 1 to 9999", i+1, len(blocks))
 		}
 		if i > 0 && b.Cursor <= blocks[i-1].Cursor {

@@ -139,7 +139,7 @@ func (b *Backend) balance(ctx context.Context, head lite.BlockID, addr chaingql.
 		}
 		found := false
 		for _, top := range m[0].tops {
-			if top.Workchain == addr.Workchain && overlap(top.Shard, prefix(addr)) {
+			if top.Workchain == addr.Workchain && lite.Overlap(top.Shard, prefix(addr)) {
 				block, found = top, true
 			}
 		}

@@ -24,7 +24,8 @@ var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blo
 //
 // Unless the blocks are cached, a page needs up to two queries for each masterchain block in its
 // range and one query for each shard block. A page that selects only the masterchain reads
-// shard blocks only to find the oldest masterchain block whose shard blocks a server has. Blocks returns an error if
+// shard blocks only to find the oldest masterchain block whose shard blocks a server has.
+// Blocks returns an error if
 //
 //   - the filter skips more than 1,000 masterchain blocks
 //   - the page must query servers, but 16 other pages are querying them and 24 more are waiting

@@ -80,7 +80,7 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) error {
 	if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
 		from := seqNo + 1
 		if seqNo == 1 {
-			from = 1
+			from = 1 // the only step without a predecessor
 		}
 		_, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{from, seqNo + 1})
 		there, err = found(err)

@@ -98,7 +98,8 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 	q := lite.LookupBlock{Workchain: want.Workchain, Shard: want.Shard, SeqNo: want.SeqNo}
 	err = s.servers.ask(ctx, q, func(answer lite.Message) error {
 		a, ok := answer.(lite.BlockHeader)
-		if !ok || a.ID.Workchain != want.Workchain || a.ID.SeqNo != want.SeqNo || !overlap(a.ID.Shard, want.Shard) {
+		if !ok || a.ID.Workchain != want.Workchain || a.ID.SeqNo != want.SeqNo ||
+			!lite.Overlap(a.ID.Shard, want.Shard) {
 			return errAnswer
 		}
 		if master = 0; a.ID.Shard != want.Shard { // the block of the parent or a child: want does not exist
@@ -157,6 +158,6 @@ func (b *Backend) firstCommitting(ctx context.Context, created, head uint32, wan
 // id, exactly if its number is not lower.
 func (m *master) commitsTo(id lite.BlockID) bool {
 	return slices.ContainsFunc(m.tops, func(top lite.BlockID) bool {
-		return top.Workchain == id.Workchain && top.SeqNo >= id.SeqNo && overlap(top.Shard, id.Shard)
+		return top.Workchain == id.Workchain && top.SeqNo >= id.SeqNo && lite.Overlap(top.Shard, id.Shard)
 	})
 }

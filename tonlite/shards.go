@@ -79,7 +79,7 @@ func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block
 func isOlder(known []lite.BlockID, id lite.BlockID) bool {
 	some := false
 	for _, k := range known {
-		if k.Workchain == id.Workchain && overlap(k.Shard, id.Shard) {
+		if k.Workchain == id.Workchain && lite.Overlap(k.Shard, id.Shard) {
 			if id.SeqNo >= k.SeqNo {
 				return false
 			}
@@ -87,12 +87,6 @@ func isOlder(known []lite.BlockID, id lite.BlockID) bool {
 		}
 	}
 	return some
-}
-
-// overlap reports whether one shard contains the other.
-func overlap(a, b uint64) bool {
-	bit := max(a&-a, b&-b)
-	return (a^b)&^(bit<<1-1) == 0
 }
 
 func (m *master) block() chaingql.Block {

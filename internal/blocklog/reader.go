@@ -62,7 +62,7 @@ type Reader[B any] struct {
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
 	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
 	moved             bool     // the reader was moved during a search, whose result must be discarded
-	barren            bool     // the last search found no match
+	foundNothing      bool     // the last search found no match
 	fresh             bool     // the reader joined without a cursor
 	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
 
@@ -106,7 +106,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			more, err := g.log.seek(r)
 			g.mu.Lock()
 			if !more {
-				return Item{Searching: err == nil && r.barren}, err
+				return Item{Searching: err == nil && r.foundNothing}, err
 			}
 			continue
 		case at.next == catchingUp: // the reader's page has unread blocks
@@ -127,7 +127,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			continue
 		}
 		g.move(r, at)
-		r.barren = item.Payload == nil
+		r.foundNothing = item.Payload == nil
 		if lost := (*Lost)(nil); errors.As(err, &lost) && lost.Err == ErrGap {
 			r.endWithGap(lost.Cursor, lost.number)
 			continue

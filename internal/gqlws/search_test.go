@@ -24,14 +24,10 @@ func TestFewConnectionsSearchAtOnce(t *testing.T) {
 			p.sendText(startA)
 			peers = append(peers, p)
 			st := ss.stream(i + 1)
-			first := true // the connection knows that the stream searches after the first call
-			st.startSearching(func() {
-				if !first {
-					running.Add(1)
-					<-gate
-					running.Add(-1)
-				}
-				first = false
+			searchAgain(st, func() {
+				running.Add(1)
+				<-gate
+				running.Add(-1)
 			})
 			synctest.Wait()
 		}
@@ -50,6 +46,18 @@ func TestFewConnectionsSearchAtOnce(t *testing.T) {
 	})
 }
 
+// searchAgain makes Next search until stopSearching is called, and call search in all searches except the first. The
+// connection knows only after the first one that the stream searches.
+func searchAgain(st *fakeStream, search func()) {
+	first := true
+	st.startSearching(func() {
+		if !first {
+			search()
+		}
+		first = false
+	})
+}
+
 // A client may start hundreds of subscriptions at once, from old cursors. The only worker is busy here.
 func TestNewSearchesWaitForTheTurnToSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -59,13 +67,7 @@ func TestNewSearchesWaitForTheTurnToSearch(t *testing.T) {
 		gate := make(chan struct{})
 		busy, p := dial(t, s, ss).startReading(), dial(t, s, ss).startReading()
 		busy.sendText(startA)
-		first := true // the connection knows that the stream searches after the first call
-		ss.stream(1).startSearching(func() {
-			if !first {
-				<-gate
-			}
-			first = false
-		})
+		searchAgain(ss.stream(1), func() { <-gate })
 		synctest.Wait()
 		ss.searches = true
 		const n = 3
@@ -172,13 +174,7 @@ func TestLivePayloadDoesNotWaitForTheTurnToSearch(t *testing.T) {
 		gate := make(chan struct{})
 		busy, p := dial(t, s, ss).startReading(), dial(t, s, ss).startReading()
 		busy.sendText(startA)
-		first := true // the connection knows that the stream searches after the first call
-		ss.stream(1).startSearching(func() {
-			if !first {
-				<-gate
-			}
-			first = false
-		})
+		searchAgain(ss.stream(1), func() { <-gate })
 		synctest.Wait()
 		var searches atomic.Int64
 		p.sendText(startA)

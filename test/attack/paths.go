@@ -74,8 +74,7 @@ func paths() []attack {
 	for _, letter := range []string{"a", "\xff", "%ff", "é"} { // info.endpoints repeats the path for each alias
 		p := "/" + strings.Repeat(letter, 15_000/len(letter)) + "/graphql"
 		all = append(all, plain("long path of "+short(letter), "413 LIMIT_EXCEEDED", func(s *target) (outcome, error) {
-			return s.send(append(request("POST", p, "", "Content-Type: application/json",
-				"Content-Length: "+itoa(len(endpointsBody))), endpointsBody...))
+			return s.send(request("POST", p, endpointsBody))
 		}))
 	}
 	for _, p := range []string{

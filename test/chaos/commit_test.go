@@ -129,7 +129,9 @@ func (h *hole) isNoticed() bool {
 // decide applies the fate of a hole while the service searches for the missing blocks. It returns false if only a
 // subscriber's page was searched for them: the service needs further blocks to notice the hole.
 func (w *world) decide(ctx context.Context, h *hole) bool {
-	switch unrepaired := w.host.unrepaired.Load(); {
+	unrepaired := w.host.unrepaired.Load()
+	gaveUp := func() bool { return w.host.unrepaired.Load() > unrepaired }
+	switch {
 	case h.restart:
 		w.searching.Store(true)
 		old, err := w.host.replace()
@@ -140,8 +142,7 @@ func (w *world) decide(ctx context.Context, h *hole) bool {
 		pause(ctx, 50*time.Millisecond) // because messages of the old service may still arrive
 		w.searching.Store(false)
 	case h.lost || h.late:
-		w.wait(ctx, progressTimeout/2, func() bool { return w.host.unrepaired.Load() > unrepaired })
-		if w.host.unrepaired.Load() == unrepaired {
+		if w.wait(ctx, progressTimeout/2, gaveUp); !gaveUp() {
 			w.source.watch(h)
 			return false
 		}

@@ -197,18 +197,12 @@ func (s *Server) block(id lite.BlockID) (*block, error) {
 	}
 	if before, ok := s.chain.master(s.oldestShards - 1); ok && id.Workchain != masterchain {
 		for _, top := range s.chain.blocks[before].tops {
-			if top.Workchain == id.Workchain && overlap(top.Shard, id.Shard) && id.SeqNo <= top.SeqNo {
+			if top.Workchain == id.Workchain && lite.Overlap(top.Shard, id.Shard) && id.SeqNo <= top.SeqNo {
 				return nil, errMissing
 			}
 		}
 	}
 	return b, nil
-}
-
-// overlap reports whether one shard contains the other.
-func overlap(a, b uint64) bool {
-	bit := max(a&-a, b&-b)
-	return (a^b)&^(bit<<1-1) == 0
 }
 
 func (s *Server) accountState(q lite.GetAccountState) (lite.Message, error) {

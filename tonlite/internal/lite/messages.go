@@ -89,6 +89,12 @@ func (id BlockID) String() string {
 	return fmt.Sprintf("(%d,%016x,%d):%x", id.Workchain, id.Shard, id.SeqNo, id.Root)
 }
 
+// Overlap reports whether one of two shards contains the other.
+func Overlap(a, b uint64) bool {
+	bit := max(a&-a, b&-b)
+	return (a^b)&^(bit<<1-1) == 0
+}
+
 func (id BlockID) append(dst []byte) []byte {
 	dst = appendUint32(appendUint64(appendUint32(dst, uint32(id.Workchain)), id.Shard), id.SeqNo)
 	return append(append(dst, id.Root[:]...), id.File[:]...)

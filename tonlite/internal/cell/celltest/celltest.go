@@ -1,4 +1,4 @@
-// Package celltest creates cells for tests, also such that tonutils-go cannot create.
+// Package celltest creates cells for tests, including cells for which tonutils-go panics.
 package celltest
 
 import (
