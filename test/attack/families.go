@@ -3,6 +3,11 @@ package attack
 // families returns all families of attacks. If full is true, they contain more and larger sizes.
 func families(full bool) []family {
 	all := []family{
+		// The first two families wait the longest, so they start first.
+		// Up to 301 MiB were seen, 64 MiB of which PendingResponseBytes counts. The rest is goroutines, and garbage
+		// that has not been collected yet.
+		{name: "unread responses", attacks: unreadResponses(), separate: true, peak: 350 << 20},
+		{name: "stalled backend", attacks: stalled(), separate: true, recent: true},
 		{name: "fragments", attacks: fragments()},
 		{name: "nesting", attacks: nesting(full)},
 		{name: "aliases", attacks: aliases()},
@@ -37,12 +42,8 @@ func families(full bool) []family {
 		{name: "connections", attacks: connections(full), many: full, peak: 500 << 20},
 		{name: "event streams", attacks: events(), separate: true, peak: 300 << 20},
 		{name: "idle connections", attacks: idle(full), many: full, separate: true, kind: patient, peak: 600 << 20},
-		{name: "stalled backend", attacks: stalled(), separate: true, recent: true},
 		{name: "slow bodies", attacks: slowBodies(), separate: true, peak: 200 << 20},
 		{name: "slow bodies after responses", attacks: slowBodiesAfterResponses(), separate: true, recent: true},
-		// Up to 301 MiB were seen, 64 MiB of which PendingResponseBytes counts. The rest is goroutines, and garbage
-		// that has not been collected yet.
-		{name: "unread responses", attacks: unreadResponses(), separate: true, peak: 350 << 20},
 		// The server decodes few bodies at once, so an honest query waits until earlier bodies are decoded.
 		{name: "JSON trees", attacks: jsonTrees(full), separate: true, recent: true, peak: 140 << 20},
 		{name: "incomplete messages", attacks: incompleteMessages(full), many: full, separate: true, peak: 500 << 20},

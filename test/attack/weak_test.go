@@ -62,22 +62,19 @@ func TestAttacksHarmServersWithKnownWeaknesses(t *testing.T) {
 			r.failures[harm].attack+": "+r.failures[harm].text)
 	}
 	var together []weakness
+	var tests []test
 	for _, w := range weak {
-		if !byName[w.family].separate {
+		if byName[w.family].separate {
+			tests = append(tests, test{w.String(), func(t *testing.T) { harmed(t, w) }})
+		} else {
 			together = append(together, w)
-			continue
 		}
-		t.Run(w.String(), func(t *testing.T) {
-			t.Parallel()
-			harmed(t, w)
-		})
 	}
-	t.Run("one after the other", func(t *testing.T) {
-		t.Parallel()
+	runAll(t, 8, append(tests, test{"one after the other", func(t *testing.T) {
 		for _, w := range together {
 			t.Run(w.String(), func(t *testing.T) { harmed(t, w) })
 		}
-	})
+	}}))
 }
 
 func (w weakness) String() string { return w.kind + "/" + w.family + "/" + w.attacks }
