@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		err = serve(os.Args[2:])
 	case "client":
 		err = client(os.Args[2:])
+	case "inprocess":
+		err = measureInProcess(os.Args[2:])
 	default:
 		os.Exit(m.Run())
 	}

@@ -8,7 +8,10 @@ import (
 	"time"
 )
 
-const path = "/demo/graphql"
+const (
+	pattern = "/{project}/graphql"
+	path    = "/demo/graphql"
+)
 
 // A caller calls a handler in the same way as net/http, but without allocations of its own.
 type caller struct {
@@ -31,7 +34,9 @@ func newCaller(ctx context.Context, h http.Handler) *caller {
 	}
 	r.RequestURI, r.RemoteAddr = path, "127.0.0.1:1234"
 	r.Header.Set("Content-Type", "application/json")
-	r.SetPathValue("project", "demo")
+	mux := http.NewServeMux()
+	mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	mux.ServeHTTP(&c.sent, r) // remembers the project in r, as on a server
 	c.request = r
 	return c
 }

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -65,27 +69,75 @@ func processors(n int) (undo func()) {
 	return func() { runtime.GOMAXPROCS(before) }
 }
 
-// inProcess measures the cost of a query without a network connection, with one processor and with two.
+// inProcess measures the cost of a query without a network connection, with one processor and with two. It measures in
+// several processes, because the ratios differ more between processes than between the rounds of one.
 func inProcess(ctx context.Context, size sizes, r *report) error {
-	s, err := source.New()
-	if err != nil {
-		return err
-	}
 	for _, n := range []int{1, 2} {
-		if err := inProcessOn(ctx, n, s, size, r); err != nil {
-			return err
+		var all []map[string]costs
+		for range size.processes {
+			got, err := inProcessOn(ctx, n, size)
+			if err != nil {
+				return err
+			}
+			all = append(all, got)
 		}
+		reportInProcess(n, all, r)
 	}
 	return nil
 }
 
-// inProcessOn measures n concurrent callers with n processors.
-func inProcessOn(ctx context.Context, n int, s *source.Source, size sizes, r *report) error {
-	defer processors(n)()
+// inProcessOn measures n concurrent callers with n processors in a process of its own. It returns the costs of each
+// query.
+func inProcessOn(ctx context.Context, n int, size sizes) (got map[string]costs, err error) {
+	rounds := (size.rounds + size.processes - 1) / size.processes
+	p, err := startSelf(ctx, "inprocess", fmt.Sprint(n), fmt.Sprint(rounds), size.slice.String())
+	if err != nil {
+		return nil, err
+	}
+	defer p.stop()
+	return got, p.receive(&got)
+}
+
+// measureInProcess is the process that inProcessOn starts. It prints the costs.
+func measureInProcess(args []string) error {
+	if len(args) != 3 {
+		return errors.New("inprocess needs three arguments: the numbers of processors and rounds, and a duration")
+	}
+	n, wrong1 := strconv.Atoi(args[0])
+	rounds, wrong2 := strconv.Atoi(args[1])
+	slice, wrong3 := time.ParseDuration(args[2])
+	if err := errors.Join(wrong1, wrong2, wrong3); err != nil {
+		return err
+	}
+	runtime.GOMAXPROCS(n)
+	s, err := source.New()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
 	all, err := callers(ctx, n, s, goPeers...)
 	if err != nil {
 		return err
 	}
+	got := map[string]costs{}
+	for _, q := range queries {
+		var contenders []contender
+		for _, peer := range goPeers {
+			call := func(worker int) { all[peer][q.name][worker].call(q.body) }
+			count := callsIn(slice, func(int) { call(0) })
+			contenders = append(contenders, contender{peer, func() (float64, error) {
+				return cpuPerCallOf(n, count, call), nil
+			}})
+		}
+		if got[q.name], err = alternate(ctx, rounds, contenders); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(os.Stdout).Encode(got)
+}
+
+// reportInProcess reports what several processes measured with n processors.
+func reportInProcess(n int, processes []map[string]costs, r *report) {
 	targets := map[string]map[string]float64{
 		gqlgenGo: {"balance": 12, "latest": 14, "last 50": 55, "quiet latest": 4.3, "quiet last 50": 35, "history": 35},
 		handmade: {"latest": 1.9, "last 50": 1.3, "quiet latest": 0.8, "quiet last 50": 0.8, "history": 0.8},
@@ -96,34 +148,30 @@ func inProcessOn(ctx context.Context, n int, s *source.Source, size sizes, r *re
 	}
 	t := r.table(title+": CPU per query (µs)", append([]string{"query"}, goPeers...)...)
 	for _, q := range queries {
-		var contenders []contender
-		for _, peer := range goPeers {
-			call := func(worker int) { all[peer][q.name][worker].call(q.body) }
-			count := callsIn(size.slice, func(int) { call(0) })
-			contenders = append(contenders, contender{peer, func() (float64, error) {
-				return cpuPerCallOf(n, count, call), nil
-			}})
-		}
-		got, err := alternate(ctx, size.rounds, contenders)
-		if err != nil {
-			return err
+		// each returns the median over the processes of a figure that f computes for one.
+		each := func(f func(costs) float64) float64 {
+			var all []float64
+			for _, got := range processes {
+				all = append(all, f(got[q.name]))
+			}
+			return median(all)
 		}
 		row := []string{q.name}
 		for _, peer := range goPeers {
-			row = append(row, fmt.Sprintf("%.2f", got.median(peer)))
+			row = append(row, fmt.Sprintf("%.2f", each(func(c costs) float64 { return c.median(peer) })))
 		}
 		t.add(row...)
 		for _, peer := range []string{gqlgenGo, handmade} {
 			if target := targets[peer][q.name]; target > 0 {
 				r.atLeast(fmt.Sprintf("in process, %d × CPU, %s: CPU of %s over ours", n, q.name, peer),
-					got.ratio(peer, own), target)
+					each(func(c costs) float64 { return c.ratio(peer, own) }), target)
 			}
 		}
 	}
+	t.note(fmt.Sprintf("Each figure is the median of %d processes.", len(processes)))
 	t.note("There are as many callers as processors (GOMAXPROCS), so that only queries count. " +
 		"Otherwise the garbage collector would use idle CPUs.")
 	t.note(states)
-	return nil
 }
 
 // states explains the names of the queries.
@@ -217,6 +265,7 @@ func allocated(n int, f func(int)) (count, bytes float64) {
 // sizes determine the amount of work in each part.
 type sizes struct {
 	rounds      int           // number of rounds
+	processes   int           // number of processes that share the rounds in process
 	slice       time.Duration // time for one contender in one round in process
 	calls       int           // number of calls whose allocations are counted
 	load        time.Duration // time for one contender in one round over loopback

@@ -54,14 +54,14 @@ var parts = []part{
 
 // full holds the sizes that RESULTS.md was measured with.
 var full = sizes{
-	rounds: 15, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
+	rounds: 15, processes: 5, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
 	subscribers: 10_000, blocks: 15, bursts: 5, steady: 5000, growth: []int{100, 1000, 5000, 15_000},
 	plans: []int{10, 1000, 100_000}, short: 250_000, long: 20_000, windows: []int{1024, 65_536}, stored: 1_000_000,
 }
 
 // quick holds small sizes, which are enough to check that every part runs.
 var quick = sizes{
-	rounds: 2, slice: 2 * time.Millisecond, calls: 100, load: 20 * time.Millisecond, connections: 8,
+	rounds: 2, processes: 2, slice: 2 * time.Millisecond, calls: 100, load: 20 * time.Millisecond, connections: 8,
 	subscribers: 40, blocks: 2, bursts: 1, steady: 20, growth: []int{10, 20},
 	plans: []int{10, 50}, short: 200, long: 20, windows: []int{1024}, stored: 60_000,
 }
@@ -77,6 +77,8 @@ func main() {
 		err = serve(os.Args[2:])
 	case "client":
 		err = client(os.Args[2:])
+	case "inprocess":
+		err = measureInProcess(os.Args[2:])
 	case "sdl": // prints schema.graphql
 		_, err = fmt.Print(chaingql.New(memchain.New(), settings(nil)).SDL())
 	default:

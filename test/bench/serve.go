@@ -40,7 +40,7 @@ func serve(args []string) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/{project}/graphql", h)
+	mux.Handle(pattern, h)
 	mux.Handle("/debug/pprof/", http.DefaultServeMux)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
