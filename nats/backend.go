@@ -28,6 +28,7 @@ type Backend struct {
 	opened   atomic.Bool // whether Open has surveyed the newest messages
 	searches searchQueue
 	slow     atomic.Int32 // number of slow pages in progress; see isSlow
+	mirrored atomic.Bool  // whether a mirror has responded to a read
 }
 
 // A semaphore admits one call at a time. A waiting call gives up when its context is done.

@@ -8,6 +8,10 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
+// maxEmpty is the number of consecutive responses without a message after which read asks the
+// leader: perhaps only a mirror of the stream responds, which has fewer messages.
+const maxEmpty = 5
+
 const (
 	maxSeq     = math.MaxUint64 // greater than every sequence number
 	batchBytes = 4 << 20        // maximum size of a batch, needed because stray messages may be large
@@ -24,7 +28,7 @@ const (
 func (b *Backend) read(
 	ctx context.Context, subject string, from, end uint64, want int, take func([]stored) (int, error),
 ) error {
-	for limit := 1; ; {
+	for limit, empty := 1, 0; ; {
 		if subject == b.names.all() {
 			from = b.skip(from)
 		}
@@ -35,9 +39,18 @@ func (b *Backend) read(
 		if subject == b.names.all() {
 			n = int(min(uint64(n), end-from))
 		}
-		batch, _, err := b.batch(ctx, subject, from, n)
+		var batch []stored
+		var err error
+		if empty < maxEmpty {
+			batch, _, err = b.batch(ctx, subject, from, n)
+		} else {
+			batch, err = b.batchFromLeader(ctx, subject, from, n)
+		}
 		if err != nil {
 			return err
+		}
+		if empty++; len(batch) > 0 {
+			empty = 0
 		}
 		full := len(batch) == n
 		for i := range batch {
@@ -235,5 +248,8 @@ func (b *Backend) shardBlocks(
 // at least from.
 func (b *Backend) count(ctx context.Context, subject string, from uint64) (int, error) {
 	_, n, err := b.batch(ctx, subject, from, 1)
+	if n == unknown {
+		err = failed("read blocks", errMirror)
+	}
 	return n, err
 }

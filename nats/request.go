@@ -102,16 +102,23 @@ func (b *Backend) messageFrom(ctx context.Context, seq uint64) (s stored, first 
 
 // batch requests the first messages of a subject whose sequence numbers are at least from:
 // up to n of them, from any replica. It also returns the total number of such messages that
-// the replica has.
+// the replica has, or unknown if only mirrors of the stream respond.
 func (b *Backend) batch(ctx context.Context, subject string, from uint64, n int) (got []stored, all int, err error) {
 	ask, err := json.Marshal(getRequest{Seq: max(from, 1), Next: subject, Batch: n, Bytes: batchBytes})
 	if err != nil {
 		return nil, 0, err
 	}
 	err = b.retry(ctx, func(ctx context.Context) error {
-		got, all, err = b.batchOnce(ctx, ask, n)
+		err = errMirror
+		for i := 0; i < mirrorAttempts && errors.Is(err, errMirror); i++ {
+			got, all, err = b.batchOnce(ctx, ask, n)
+		}
 		return err
 	})
+	if errors.Is(err, errMirror) {
+		all = unknown
+		got, err = b.batchFromLeader(ctx, subject, from, n)
+	}
 	if err != nil {
 		return nil, 0, failed("read blocks", err)
 	}
@@ -146,8 +153,11 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 			return nil, 0, nats.ErrConnectionClosed
 		}
 		status := m.Header.Get("Status")
-		if m.Header.Get("Nats-Stream") != "" { // a message of the stream, which may have been published with any header
-			status = ""
+		if stream := added(m, "Nats-Stream"); stream == b.names.stream {
+			status = "" // a message of the stream, which may have been published with any header
+		} else if stream != "" {
+			b.reportMirror(stream)
+			return nil, 0, errMirror
 		}
 		switch status {
 		case "":
