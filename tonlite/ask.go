@@ -132,7 +132,8 @@ func (set *servers) connectAll(ctx context.Context) error {
 // ask sends a query to one server after another until a response passes check, as a hedgedQuery
 // does. Calls of check do not overlap. If no server has the requested block, ask returns
 // errMissing. However, a server that fails at the moment might have the block. Therefore, if any
-// failing server succeeded recently, ask returns the errors of the failing servers instead.
+// failing server succeeded recently, or responded that it lags behind, ask returns the errors of the
+// failing servers instead. In haste, errMissing includes servers that have not replied in time.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
 	return set.askIn(ctx, set.order(), q, check)
 }
@@ -143,7 +144,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		return errClosed
 	}
 	var missing, failed error
-	hope := false     // whether a failing server that succeeded recently may have the block
+	hope := false     // whether a server that lags, or fails but succeeded recently, may have the block
 	lagging := false  // whether a server lags behind the known head
 	rejected := false // whether a server rejects the query
 	late := true      // whether the first server has not replied yet
@@ -168,9 +169,11 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			lagging = lagging || errors.Is(err, errLagging)
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
-			hope = hope || s.recentlySucceeded()
 			var serverErr lite.Error
-			rejected = rejected || errors.As(err, &serverErr) && serverErr.Code != lite.CodeTimeout
+			answered := errors.As(err, &serverErr)
+			behind := answered && serverErr.Code == lite.CodeTimeout // it did not reach the block in time
+			hope = hope || behind || s.recentlySucceeded()
+			rejected = rejected || answered && !behind
 		}
 	}
 	if missing != nil && (!hope || h.haste != nil) {
@@ -180,6 +183,12 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		return failed
 	}
 	return outage{failed}
+}
+
+// after returns a query that a server answers like q, but that lets a server that lags wait for the
+// masterchain block with the given seq_no first, for at most a quarter of Options.Timeout.
+func (set *servers) after(seqNo uint32, q lite.Message) lite.Message {
+	return lite.Wait{SeqNo: seqNo, Timeout: uint32(set.opts.Timeout.Milliseconds() / 4), Then: q}
 }
 
 // An outage is the error of a call that no server has answered in time, or that exceeds a limit on
@@ -213,20 +222,9 @@ func (set *servers) fetch(
 	return set.query(ctx, s, client, q, queued)
 }
 
-// An unusedError is returned if a server is not used for a while because of an earlier failure.
-type unusedError struct {
-	wait  time.Duration
-	cause error
-}
-
-func (e unusedError) Error() string {
-	return fmt.Sprintf("not used for %v after a failure: %v", e.wait.Round(time.Millisecond), e.cause)
-}
-
-func (e unusedError) Unwrap() error { return e.cause }
-
 // judge calls check with the response of server s to q. It returns an error if s failed, sent an
-// invalid response, or does not have the block.
+// invalid response, or does not have the block. In haste, a block that no server proves in time is not
+// the fault of s.
 func (set *servers) judge(
 	ctx context.Context, s *server, q lite.Message, r reply, check func(lite.Message) error,
 ) error {
@@ -240,7 +238,7 @@ func (set *servers) judge(
 		switch {
 		case !errors.Is(err, errMissing):
 			err = fmt.Errorf("invalid response: %w", err)
-		case errors.Is(err, errUnproven) && set.repeats(ctx, s, q):
+		case errors.Is(err, errUnproven) && !inHaste(ctx) && set.repeats(ctx, s, q):
 			err = fmt.Errorf("%w: %v", errInvented, err) // not %w: the block is not missing
 		}
 	}

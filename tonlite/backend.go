@@ -150,10 +150,7 @@ func (b *Backend) balance(ctx context.Context, head lite.BlockID, addr chaingql.
 			return nil, errors.New("tonlite: the account's shard has no block yet")
 		}
 	}
-	q := lite.Wait{ // lets a lagging server catch up
-		SeqNo: head.SeqNo, Timeout: uint32(b.opts.Timeout.Milliseconds() / 4),
-		Then: lite.GetAccountState{ID: head, Workchain: addr.Workchain, Account: addr.ID},
-	}
+	q := b.servers.after(head.SeqNo, lite.GetAccountState{ID: head, Workchain: addr.Workchain, Account: addr.ID})
 	absent := false
 	err = b.servers.ask(ctx, q, func(answer lite.Message) error {
 		a, ok := answer.(lite.AccountState)

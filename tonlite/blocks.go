@@ -1,7 +1,6 @@
 package tonlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +40,7 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	defer s.release()
 	ctx = withUse(ctx, s.use)
 	r, err := b.masterRange(ctx, q, s)
-	if err != nil || r.from > r.to || q.First <= 0 && q.Last <= 0 {
+	if err != nil || q.First <= 0 && q.Last <= 0 {
 		return nil, err
 	}
 	if none, err := b.neverMatches(ctx, q); err != nil || none {
@@ -110,7 +109,7 @@ func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pa
 		if err := s.acquire(ctx); err != nil {
 			return r, err
 		}
-		err = b.checkHistory(ctx, r.from)
+		err = b.checkHistory(ctx, r.from, b.readable)
 	}
 	return r, err
 }
@@ -141,7 +140,7 @@ func (s *pageReader) lowest(
 			return b.Blocks(ctx, q)
 		}
 		if errors.Is(err, errMissing) {
-			err = cmp.Or(b.whyMissing(ctx, from), err)
+			err = b.whyMissing(ctx, from)
 		}
 		if err != nil {
 			return nil, err
@@ -157,6 +156,11 @@ func (s *pageReader) lowest(
 		}
 		if from = to + 1; from == 0 {
 			break
+		}
+	}
+	if q.After == "" { // the page may lack blocks of slow servers before r.from
+		if err := s.confirmOldest(ctx, r.from); err != nil {
+			return nil, err
 		}
 	}
 	return page, nil
@@ -176,7 +180,7 @@ func (s *pageReader) highest(
 		steps, err := s.read(ctx, q, masterRange{from, to}, r.to-to)
 		if errors.Is(err, errMissing) {
 			if q.After != "" {
-				return nil, cmp.Or(s.whyMissing(ctx, from), err)
+				return nil, s.whyMissing(ctx, from)
 			}
 			bottom, lost := s.oldestStep(ctx)
 			switch {
@@ -184,6 +188,9 @@ func (s *pageReader) highest(
 				return nil, lost
 			case bottom <= from:
 				return nil, err // the servers should have the block
+			}
+			if err := s.confirmOldest(ctx, bottom); err != nil {
+				return nil, err
 			}
 			r.from = bottom
 			continue

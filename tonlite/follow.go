@@ -1,7 +1,6 @@
 package tonlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 				steps, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
 			}
 			if errors.Is(err, errMissing) {
-				err = cmp.Or(b.whyMissing(ctx, next), err)
+				err = b.whyMissing(ctx, next)
 			}
 			if err != nil {
 				return b.followError(ctx, err)

@@ -51,6 +51,9 @@ func withHaste(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, hasteKey{}, &haste{left: limit})
 }
 
+// inHaste reports whether queries with ctx do not wait for slow servers.
+func inHaste(ctx context.Context) bool { return ctx.Value(hasteKey{}) != nil }
+
 // spend reduces the time that is left by d, and returns the rest.
 func (h *haste) spend(d time.Duration) time.Duration {
 	h.mu.Lock()

@@ -1,6 +1,7 @@
 package tonlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,7 +17,7 @@ import (
 //
 // oldestStep uses a binary search. All calls share its results, even those of a search that failed, and only one
 // call searches at a time. oldestStep does not wait long for servers that are slow to say that they do not have a
-// block, so the result may be too high.
+// block, so the result may be too high: see confirmOldest.
 func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 	ctx = withHaste(ctx, b.opts.Timeout/4)
 	if err := b.recheck(ctx); err != nil {
@@ -46,10 +47,22 @@ func (b *Backend) oldestStep(ctx context.Context) (uint32, error) {
 		default:
 			next = gone + (oldest-gone)/2
 		}
-		if err := b.probe(ctx, next); err != nil {
+		if _, err := b.probe(ctx, next); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// confirmOldest returns an error unless bottom, a result of oldestStep, is the oldest step even if slow servers count.
+func (b *Backend) confirmOldest(ctx context.Context, bottom uint32) error {
+	if bottom == 1 {
+		return nil
+	}
+	there, err := b.probe(ctx, bottom-2) // of the step before bottom
+	if err == nil && there {
+		err = errMissing // it is recorded, so the next search continues from it
+	}
+	return err
 }
 
 // recheck checks results of earlier searches again, because servers delete old blocks and return after failures. It
@@ -63,20 +76,21 @@ func (b *Backend) recheck(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if due {
-		if err := b.probe(ctx, gone); err != nil {
+		if _, err := b.probe(ctx, gone); err != nil {
 			return err
 		}
 	}
 	if oldest > 0 {
-		return b.probe(ctx, oldest)
+		_, err := b.probe(ctx, oldest)
+		return err
 	}
 	return nil
 }
 
-// probe tries to read the masterchain block with the given seq_no and the step after it, and records the result. A
-// server may have deleted the shard blocks of a masterchain block that it still has.
-func (b *Backend) probe(ctx context.Context, seqNo uint32) error {
-	there, err := b.readable(ctx, seqNo)
+// probe tries to read the masterchain block with the given seq_no and the step after it. It records and returns
+// whether that is possible. A server may have deleted the shard blocks of a masterchain block that it still has.
+func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err error) {
+	there, err = b.readable(ctx, seqNo)
 	if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
 		from := seqNo + 1
 		if seqNo == 1 {
@@ -88,7 +102,7 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) error {
 	if err == nil {
 		b.record(seqNo, there)
 	}
-	return err
+	return there, err
 }
 
 // history returns the results of all searches for the oldest block: the seq_no of the newest block that no server
@@ -153,10 +167,11 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// proven returns the id of the masterchain block with the given seq_no from a server that can prove the block.
+// proven returns the id of the masterchain block with the given seq_no from a server that can prove the block. Unless
+// in haste, it waits for servers that lag.
 func (b *Backend) proven(ctx context.Context, seqNo uint32) (lite.BlockID, error) {
 	head, _ := b.knownHead()
-	return b.lookup(ctx, seqNo, func(id lite.BlockID) error {
+	return b.lookup(ctx, seqNo, !inHaste(ctx), func(id lite.BlockID) error {
 		if b.knows(id) {
 			return nil
 		}
@@ -170,19 +185,15 @@ func (b *Backend) knows(id lite.BlockID) bool {
 	return ok && m.id == id
 }
 
-// checkHistory returns an error if no server, however slow, has the masterchain block before the one with the
-// seq_no from. That block is needed to know which shard blocks are new in the next one.
-func (b *Backend) checkHistory(ctx context.Context, from uint32) error {
-	there, err := b.readable(ctx, max(1, from-1))
-	if err != nil || there {
+// checkHistory returns an error if no server, however slow, has the masterchain block before the one with the seq_no
+// from, as has reports. That block is needed to know which shard blocks are new in the next one. The error is
+// ErrCursorTooOld if servers have only later steps, and otherwise errMissing.
+func (b *Backend) checkHistory(
+	ctx context.Context, from uint32, has func(ctx context.Context, seqNo uint32) (bool, error),
+) error {
+	if there, err := has(ctx, max(1, from-1)); err != nil || there {
 		return err
 	}
-	return b.whyMissing(ctx, from)
-}
-
-// whyMissing returns the error for a read from the step with the seq_no from on that failed with errMissing. It is
-// ErrCursorTooOld if servers have only later steps, and otherwise errMissing.
-func (b *Backend) whyMissing(ctx context.Context, from uint32) error {
 	bottom, err := b.oldestStep(ctx)
 	switch {
 	case err != nil:
@@ -191,4 +202,9 @@ func (b *Backend) whyMissing(ctx context.Context, from uint32) error {
 		return chaingql.ErrCursorTooOld
 	}
 	return errMissing
+}
+
+// whyMissing returns the error for a read of the step with the seq_no from and later ones that failed with errMissing.
+func (b *Backend) whyMissing(ctx context.Context, from uint32) error {
+	return cmp.Or(b.checkHistory(ctx, from, b.probe), errMissing)
 }

@@ -251,7 +251,7 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 	if head.SeqNo == seqNo {
 		return b.master(ctx, head)
 	}
-	id, err := b.lookup(ctx, seqNo, func(id lite.BlockID) error {
+	id, err := b.lookup(ctx, seqNo, false, func(id lite.BlockID) error {
 		if !proven {
 			return nil
 		}
@@ -264,11 +264,15 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 }
 
 // lookup asks a server for the id of the masterchain block with the given seq_no. If check
-// returns an error for that id, lookup asks the next server.
+// returns an error for that id, lookup asks the next server. If wait is set, a server that lags
+// waits for the block, instead of responding that it does not have the block.
 func (b *Backend) lookup(
-	ctx context.Context, seqNo uint32, check func(lite.BlockID) error,
+	ctx context.Context, seqNo uint32, wait bool, check func(lite.BlockID) error,
 ) (id lite.BlockID, err error) {
-	q := lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}
+	var q lite.Message = lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}
+	if wait {
+		q = b.servers.after(seqNo, q)
+	}
 	err = b.servers.ask(ctx, q, func(answer lite.Message) error {
 		if id, err = lookedUp(answer, seqNo); err != nil {
 			return err

@@ -61,8 +61,8 @@ func (t *prover) prove(ctx context.Context, id, head lite.BlockID) error {
 // newest key block that it proves.
 func (t *prover) proveStep(ctx context.Context, from, to lite.BlockID) (reached, key lite.BlockID, err error) {
 	var q lite.Message = lite.GetBlockProof{Known: from, Target: to}
-	if from.SeqNo > to.SeqNo { // from may be the head: lets a lagging server catch up
-		q = lite.Wait{SeqNo: from.SeqNo, Timeout: uint32(t.servers.opts.Timeout.Milliseconds() / 4), Then: q}
+	if from.SeqNo > to.SeqNo { // from may be the head
+		q = t.servers.after(from.SeqNo, q)
 	}
 	err = t.servers.ask(ctx, q, func(answer lite.Message) error {
 		p, ok := answer.(lite.BlockProof)

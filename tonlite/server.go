@@ -3,6 +3,7 @@ package tonlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -156,6 +157,18 @@ func (s *server) backoffLeft() (time.Duration, error) {
 	defer s.mu.Unlock()
 	return max(0, time.Until(s.retryAt)), s.cause
 }
+
+// An unusedError is returned if a server is not used for a while because of an earlier failure.
+type unusedError struct {
+	wait  time.Duration
+	cause error
+}
+
+func (e unusedError) Error() string {
+	return fmt.Sprintf("not used for %v after a failure: %v", e.wait.Round(time.Millisecond), e.cause)
+}
+
+func (e unusedError) Unwrap() error { return e.cause }
 
 func (s *server) failed(err error) {
 	s.mu.Lock()
