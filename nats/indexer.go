@@ -249,13 +249,19 @@ func (w *Writer) storeNode(ctx context.Context, prefix string, level int, k uint
 }
 
 // openIndex reports whether the index stream exists and this Backend may write to it. If
-// not, it logs a warning.
+// not, it logs a warning. If the stream is not available now, openIndex returns true, so that
+// the Writer tries later.
 func (b *Backend) openIndex(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 	defer cancel()
 	_, err := b.info(ctx, b.names.index)
 	if err == nil {
-		err = b.checkWrite(ctx, b.names.indexSubject+"0")
+		err = b.checkWrite(ctx, b.names.index, b.names.indexSubject+"0")
+	}
+	if err != nil && b.retryable(err) {
+		b.opts.Logger.WarnContext(ctx, "the block index is not available; the Writer extends it later",
+			slog.String("stream", b.names.index), slog.Any("error", err))
+		return true
 	}
 	if err != nil {
 		b.opts.Logger.WarnContext(ctx, "the Writer does not extend the block index: "+

@@ -139,6 +139,9 @@ func (n names) parse(seq uint64, subject string, payload []byte) (stored, error)
 	if m.Prev != nil && checkCursor(*m.Prev) != nil {
 		return stored{}, fmt.Errorf("the prev %.80q is malformed", *m.Prev)
 	}
+	if y := s.block.Time.Year(); y < 0 || y > 9999 { // the index could not list the block
+		return stored{}, fmt.Errorf("the time %v is not representable in UTC", m.Time)
+	}
 	if hash, err := hex.DecodeString(m.Hash); err != nil || len(hash) != len(s.block.Hash) {
 		return stored{}, fmt.Errorf("the hash %.80q does not have 64 hex digits", m.Hash)
 	} else {

@@ -18,6 +18,10 @@ import (
 var errTailMoved = errors.New("the stream does not end where this writer expected, " +
 	"probably because another writer stored a block")
 
+// errDuplicate is returned if the server takes a message for an earlier one with the same ID. If that one is not the
+// block, for example because it was purged or is a stray, the message must be sent without an ID.
+var errDuplicate = fmt.Errorf("the server has stored a message with the same ID: %w", errTailMoved)
+
 // publish appends blocks from the beginning of blocks after w.tail and returns their
 // number. If the stream allows batches, publish sends one atomic batch, and otherwise one
 // block.
@@ -58,7 +62,7 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 		w.indexer.appended(s)
 		prev = &blocks[i].Cursor
 	}
-	w.tail = &tail{seq: last, cursor: prev, epoch: epoch}
+	w.tail = &tail{last, prev, epoch, time.Now()}
 	return n, nil
 }
 
@@ -79,9 +83,10 @@ func (w *Writer) messages(blocks []chaingql.Block) ([]*nats.Msg, error) {
 			return nil, err
 		}
 		prev = &blocks[i].Cursor
-		messages[i] = &nats.Msg{Subject: w.b.names.blockSubject(&blocks[i]), Data: payload, Header: nats.Header{
-			jetstream.MsgIDHeader: {messageID(&blocks[i], epoch)},
-		}}
+		messages[i] = &nats.Msg{Subject: w.b.names.blockSubject(&blocks[i]), Data: payload, Header: nats.Header{}}
+		if !w.withoutID {
+			messages[i].Header.Set(jetstream.MsgIDHeader, messageID(&blocks[i], epoch))
+		}
 	}
 	if len(messages) > 0 {
 		messages[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(w.tail.seq, 10))
@@ -146,6 +151,7 @@ func (w *Writer) request(ctx context.Context, m *nats.Msg, seq uint64) error {
 	}
 	var ack struct {
 		Error     *jetstream.APIError `json:"error"`
+		Stream    string              `json:"stream"`
 		Sequence  uint64              `json:"seq"`
 		Duplicate bool                `json:"duplicate"`
 	}
@@ -155,10 +161,14 @@ func (w *Writer) request(ctx context.Context, m *nats.Msg, seq uint64) error {
 	switch {
 	case ack.Error != nil:
 		return ack.Error
+	case ack.Stream != w.b.names.stream:
+		return fmt.Errorf("the block was stored in the stream %q, which has its subject", ack.Stream)
 	case seq == staged: // stored by a server that does not support batches
 		w.batches = false
 		return errTailMoved
-	case ack.Duplicate || ack.Sequence != seq:
+	case ack.Duplicate:
+		return errDuplicate
+	case ack.Sequence != seq:
 		return errTailMoved
 	}
 	return nil
@@ -219,4 +229,37 @@ func acknowledged(ctx context.Context, f jetstream.PubAckFuture) (*jetstream.Pub
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// checkWrite sends a message that the stream must reject. The error in the response shows whether
+// the Backend has permission to publish to subject, and whether the stream has this subject.
+func (b *Backend) checkWrite(ctx context.Context, stream, subject string) error {
+	var ack struct {
+		Error  *jetstream.APIError `json:"error"`
+		Stream string              `json:"stream"`
+	}
+	since := b.nc.LastError()
+	err := b.retry(ctx, func(ctx context.Context) error {
+		answer, err := b.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject,
+			Header: nats.Header{jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(maxSeq-1, 10)}}})
+		if err == nil {
+			err = json.Unmarshal(answer.Data, &ack)
+		}
+		if err == nil && ack.Error != nil {
+			err = ack.Error
+		}
+		return err
+	})
+	switch {
+	case hasCode(err, wrongLastSequence) && (ack.Stream == stream || ack.Stream == ""):
+		return nil
+	case hasCode(err, wrongLastSequence):
+		return fmt.Errorf("natschain: messages with the subject %s are stored in the stream %q, not in %q", subject,
+			ack.Stream, stream)
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("natschain: no stream accepts messages with the subject %s", subject)
+	case err == nil:
+		err = errors.New("the stream stored a message with a wrong expected sequence number")
+	}
+	return failed("cannot write to "+subject, b.permissionError(since, err))
 }

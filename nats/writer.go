@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/chaingql/chaingql"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -47,8 +45,9 @@ type Writer struct {
 	indexing bool // whether the index exists and this Writer may write to it
 	indexer  indexer
 
-	batches bool          // whether the stream allows atomic batches
-	catchUp time.Duration // how long a new leader may lack the block newestSeen
+	batches   bool          // whether the stream allows atomic batches
+	withoutID bool          // whether to send the next messages without an ID; see errDuplicate
+	catchUp   time.Duration // how long a new leader may lack the block newestSeen
 }
 
 // A tail describes the end of a stream.
@@ -56,7 +55,12 @@ type tail struct {
 	seq    uint64           // sequence number of the newest message
 	cursor *chaingql.Cursor // cursor of the newest block, nil if that block was removed
 	epoch  int64            // epoch that the message of that block contains, 0 if unknown
+	seen   time.Time        // when the stream ended with that message
 }
+
+// maxTailAge is the time after which Append verifies that the stream still ends with the block at the tail. Another
+// block may have its sequence number if the stream was restored from a backup and another Writer has appended to it.
+const maxTailAge = time.Second
 
 // Writer returns a Writer for the Backend's chain. It returns an error if the permission
 // to write is missing or if no stream accepts the messages. The Writer uses the Backend's
@@ -67,11 +71,12 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 	if err != nil {
 		return nil, failed("open a writer", err)
 	}
-	block, balance := b.names.blockSubject(&chaingql.Block{}), b.names.balanceSubject(&chaingql.Address{})
-	for _, subject := range []string{block, balance} {
-		if err := b.checkWrite(ctx, subject); err != nil {
-			return nil, err
-		}
+	err = b.checkWrite(ctx, b.names.stream, b.names.blockSubject(&chaingql.Block{}))
+	if err == nil {
+		err = b.checkWrite(ctx, b.names.balances, b.names.balanceSubject(&chaingql.Address{}))
+	}
+	if err != nil {
+		return nil, err
 	}
 	info, err := b.info(ctx, b.names.stream)
 	if err != nil {
@@ -88,27 +93,6 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 			slog.String("stream", b.names.stream))
 	}
 	return w, nil
-}
-
-// checkWrite sends a message that the stream must reject. The error in the response shows
-// whether the Backend has permission to publish to subject.
-func (b *Backend) checkWrite(ctx context.Context, subject string) error {
-	since := b.nc.LastError()
-	err := b.retry(ctx, func(ctx context.Context) error {
-		m := &nats.Msg{Subject: subject,
-			Header: nats.Header{jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(maxSeq-1, 10)}}}
-		_, err := b.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
-		return err
-	})
-	switch {
-	case hasCode(err, wrongLastSequence):
-		return nil
-	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("natschain: no stream accepts messages with the subject %s", subject)
-	case err == nil:
-		err = errors.New("the stream stored a message with a wrong expected sequence number")
-	}
-	return failed("cannot write to "+subject, b.permissionError(since, err))
 }
 
 // Append appends blocks in ascending order of their cursors. The cursor of a new block must
@@ -146,6 +130,7 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 	case <-ctx.Done():
 		return failed("append", ctx.Err())
 	}
+	since := w.b.nc.LastError()
 	for len(blocks) > 0 {
 		n, err := w.countStored(ctx, blocks)
 		if err == nil || !w.b.retryable(err) { // the blocks may have been compared with those of a new stream
@@ -170,11 +155,12 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 				w.index(ctx, n)
 			}
 		}
+		w.withoutID = errors.Is(err, errDuplicate) || hasCode(err, batchHasDuplicate)
 		if err != nil {
 			w.tail = nil
 			if !errors.Is(err, errTailMoved) && !hasCode(err, wrongLastSequence, sequenceUnderway, batchHasDuplicate) &&
 				!w.b.retryable(err) || ctx.Err() != nil {
-				return failed("append", err)
+				return failed("append", w.b.permissionError(since, err))
 			}
 			pause(ctx, pauseBetween)
 		}
@@ -201,6 +187,17 @@ func (w *Writer) checkDistance(blocks []chaingql.Block) error {
 // returns ErrConflict if a stored block is different, or if the remaining blocks would leave
 // a gap in the chain.
 func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int, error) {
+	if w.tail != nil && time.Since(w.tail.seen) > maxTailAge {
+		newest, found, _, err := w.b.tail(ctx)
+		switch {
+		case err != nil:
+			return 0, err
+		case !found || w.tail.cursor == nil || newest.block.Cursor != *w.tail.cursor:
+			w.tail = nil // the stream was restored from a backup, or another Writer has appended blocks
+		default:
+			w.tail.seen = time.Now()
+		}
+	}
 	looked := w.tail == nil
 	for begun := time.Now(); w.tail == nil; {
 		whole, err := w.b.rangeOfStream(ctx, w.epoch) // the newest message may have been removed
@@ -216,9 +213,9 @@ func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int,
 		case err != nil:
 			return 0, err
 		case !found && end > 0:
-			w.tail = &tail{seq: end}
+			w.tail = &tail{seq: end, seen: time.Now()}
 		case w.continues(newest.block.Cursor, blocks):
-			w.tail = &tail{seq: end, cursor: &newest.block.Cursor, epoch: newest.epoch}
+			w.tail = &tail{end, &newest.block.Cursor, newest.epoch, time.Now()}
 		case time.Since(begun) > w.catchUp:
 			return 0, w.lostError(newest.block.Cursor)
 		default: // a new leader may still have to catch up
