@@ -80,6 +80,7 @@ func harness(t *testing.T, opts postgres.Options) backendtest.Harness {
 }
 
 func TestListeningBackendMeetsContract(t *testing.T) {
+	t.Parallel() // it mostly waits
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		return harness(t, postgres.Options{RecheckInterval: time.Hour})
@@ -87,6 +88,7 @@ func TestListeningBackendMeetsContract(t *testing.T) {
 }
 
 func TestPollingBackendMeetsContract(t *testing.T) {
+	t.Parallel() // it mostly waits
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		h := harness(t, postgres.Options{PollInterval: 5 * time.Millisecond})
@@ -96,6 +98,7 @@ func TestPollingBackendMeetsContract(t *testing.T) {
 }
 
 func TestBackendWithSeqCursorsMeetsContract(t *testing.T) {
+	t.Parallel() // it mostly waits
 	sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		h := harness(t, postgres.Options{RecheckInterval: time.Hour}) // only notifications wake Follow

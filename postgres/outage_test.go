@@ -16,6 +16,7 @@ import (
 
 // A database that refuses connections and one that does not answer are the same outage.
 func TestOutageIsErrUnavailable(t *testing.T) {
+	t.Parallel() // it waits for timeouts
 	s := sharedServer(t)
 	for name, begin := range map[string]func(*testkit.Proxy){
 		"refused": func(p *testkit.Proxy) { p.Refuse() },

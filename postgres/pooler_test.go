@@ -22,6 +22,7 @@ import (
 // PgBouncer may run each transaction on another connection of the server. The test is skipped if PgBouncer is not
 // installed.
 func TestBackendMeetsContractThroughPgBouncer(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := sharedServer(t)
 	dsn := pooled(t, s, pgbouncer(t))
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {

@@ -72,6 +72,7 @@ func TestCanceledCallsKeepConnectionsOpen(t *testing.T) {
 }
 
 func TestDeadConnectionsFailAtMostOneRead(t *testing.T) {
+	t.Parallel() // it waits for timeouts
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres")+"&pool_max_conns=6",

@@ -100,6 +100,7 @@ const foreign = "a foreign cursor!"
 const inTwoTransactions = "CHAINGQL_TEST_TWO_TRANSACTIONS"
 
 func TestPagesReadInOneTransactionMeetContract(t *testing.T) {
+	t.Parallel() // it mostly waits
 	s := sharedServer(t)
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		opts := &postgres.Options{Schema: newSchema()}
