@@ -1,73 +1,190 @@
 package chaingql
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/chaingql/chaingql/internal/plan"
 )
 
-// A condition reports whether a block satisfies a filter, or one operator of a filter.
-type condition func(*Block) bool
+// A blockFilter is a compiled BlockFilter. A block must satisfy all conditions of the filter, or of an alternative in
+// OR. An alternative without conditions matches every block, and so does a blockFilter without alternatives.
+//
+// Clients choose the number of conditions. SubscriptionBytes limits the conditions of all subscriptions together.
+type blockFilter [][]condition
+
+// A condition is an operator of a field.
+type condition struct {
+	field filterField
+	// accepted reports whether the condition accepts a value that is less than the operands, a value that is equal to
+	// one of them, and any other value.
+	accepted [3]bool
+	// operands is in ascending order. Only in and notIn have more than one operand.
+	operands []operand
+}
+
+// An operand has a number or a text, depending on the type of the field.
+type operand struct {
+	number float64
+	text   string
+}
+
+// A fieldValue is the value of a field of a block. Its text is in memory that is reused.
+type fieldValue struct {
+	number float64
+	text   []byte
+}
+
+type filterField byte
+
+const (
+	filterID filterField = iota
+	filterSeqNo
+	filterWorkchain
+	filterShard
+	filterTime
+	filterCursor
+)
+
+// filterFields contains the names of the fields of BlockFilter, except OR.
+var filterFields = [...]string{
+	filterID: "id", filterSeqNo: "seq_no", filterWorkchain: "workchain_id", filterShard: "shard",
+	filterTime: "gen_utime", filterCursor: "chain_order",
+}
+
+// filterOperators contains the accepted values of each operator; see [condition].
+var filterOperators = map[string][3]bool{
+	"eq": {false, true, false}, "ne": {true, false, true},
+	"in": {false, true, false}, "notIn": {true, false, true},
+	"lt": {true, false, false}, "ge": {false, true, true},
+	"gt": {false, false, true}, "le": {true, true, false},
+}
 
 // These constants are the sizes of the parts of a compiled filter in memory, in bytes.
 const (
 	alternativeBytes = 48
-	conditionBytes   = 96
-	itemBytes        = 40 // an item of a list
+	conditionBytes   = 96 // with an operand, and with unused capacity
+	itemBytes        = 40 // an operand of in or notIn
 )
 
-// blockFilter compiles a BlockFilter to a condition, and returns the condition's memory in bytes. A block must satisfy
-// all fields of the filter, or the alternative in OR. A filter or an alternative without fields matches every block.
-func blockFilter(filter any) (match condition, bytes int, err *plan.Error) {
-	var alternatives [][]condition
+// newBlockFilter compiles a BlockFilter. It also returns the memory of the blockFilter in bytes.
+func newBlockFilter(filter any) (compiled blockFilter, size int, err *plan.Error) {
 	for filter != nil {
-		bytes += alternativeBytes
+		size += alternativeBytes
 		fields := filter.(map[string]any)
 		var all []condition
-		for _, field := range filterFields {
-			operators, ok := fields[field.name].(map[string]any)
-			if !ok {
-				continue // absent, or null
+		for field, name := range filterFields {
+			operators, _ := fields[name].(map[string]any) // nil if absent or null
+			for operator, value := range operators {
+				c, own, err := newCondition(filterField(field), operator, value)
+				if err != nil {
+					return nil, 0, err
+				}
+				all = append(all, c)
+				size += own
 			}
-			c, err := field.conditions(operators)
-			if err != nil {
-				err.Message = field.name + ": " + err.Message
-				return nil, 0, err
-			}
-			all = append(all, c...)
-			bytes += operatorBytes(operators)
 		}
-		alternatives = append(alternatives, all)
+		compiled = append(compiled, all)
 		filter = fields["OR"]
 	}
-	if len(alternatives) == 0 {
-		return func(*Block) bool { return true }, 0, nil
-	}
-	return func(b *Block) bool {
-		return slices.ContainsFunc(alternatives, func(all []condition) bool {
-			return !slices.ContainsFunc(all, func(c condition) bool { return !c(b) })
-		})
-	}, bytes, nil
+	return compiled, size, nil
 }
 
-func operatorBytes(operators map[string]any) (bytes int) {
-	for _, operand := range operators {
-		bytes += conditionBytes + copiedBytes(operand)
-		if items, ok := operand.([]any); ok {
-			bytes += itemBytes * len(items)
-			for _, item := range items {
-				bytes += copiedBytes(item)
+// newCondition compiles an operator, and returns its memory in bytes. Hex digits are compared in lower case. Null
+// equals no value, so eq null matches no block, and ne null matches every block.
+func newCondition(field filterField, operator string, value any) (c condition, size int, err *plan.Error) {
+	c, size = condition{field: field, accepted: filterOperators[operator]}, conditionBytes
+	items, list := value.([]any)
+	switch {
+	case list:
+		c.operands = make([]operand, 0, len(items))
+		size += itemBytes * len(items)
+	case operator == "in" || operator == "notIn":
+		message := filterFields[field] + `: "` + operator + `" must not be null`
+		return c, 0, &plan.Error{Message: message, Code: plan.CodeInput}
+	case value == nil && operator != "ne":
+		c.accepted = [3]bool{}
+	default:
+		items = []any{value}
+	}
+	for _, item := range items {
+		switch v := item.(type) {
+		case int:
+			c.operands = append(c.operands, operand{number: float64(v)})
+		case float64:
+			c.operands = append(c.operands, operand{number: v})
+		case string:
+			text := v
+			if field != filterCursor {
+				text = strings.ToLower(v)
 			}
+			if text != v {
+				size += len(text) * 9 / 8 // the allocator rounds up
+			}
+			c.operands = append(c.operands, operand{text: text})
 		}
 	}
-	return bytes
+	slices.SortFunc(c.operands, func(a, b operand) int {
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.text, b.text))
+	})
+	return c, size, nil
 }
 
-// copiedBytes returns the memory of the lower-case copy of an operand, or 0 if no copy is needed.
-func copiedBytes(operand any) int {
-	if s, ok := operand.(string); ok && s != strings.ToLower(s) {
-		return len(s)
+// matches reports whether a block satisfies the filter. Neither b nor its values escape, so matches needs no memory on
+// the heap: each new block is compared with the filters of all subscriptions.
+func (f blockFilter) matches(b *Block) bool {
+	if len(f) == 0 {
+		return true
+	}
+	var (
+		hash   [64]byte
+		shard  [16]byte
+		cursor [MaxCursor]byte
+	)
+	values := [...]fieldValue{
+		filterID:        {text: b.Hash.append(hash[:0])},
+		filterSeqNo:     {number: float64(b.SeqNo)},
+		filterWorkchain: {number: float64(b.Workchain)},
+		filterShard:     {text: appendShard(shard[:0], b.Shard)},
+		filterTime:      {number: float64(b.Time.Unix())},
+		filterCursor:    {text: append(cursor[:0], b.Cursor...)},
+	}
+	return slices.ContainsFunc(f, func(all []condition) bool {
+		for i := range all {
+			if c := &all[i]; !c.accepts(&values[c.field]) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (c *condition) accepts(value *fieldValue) bool {
+	from, to := 0, len(c.operands) // the range in which value may be
+	for from < to {
+		middle := (from + to) / 2
+		switch order := value.compare(&c.operands[middle]); {
+		case order == 0:
+			return c.accepted[1]
+		case order < 0:
+			to = middle
+		default:
+			from = middle + 1
+		}
+	}
+	if from == 0 {
+		return c.accepted[0]
+	}
+	return c.accepted[2]
+}
+
+func (v *fieldValue) compare(o *operand) int {
+	switch {
+	case v.number < o.number || string(v.text) < o.text:
+		return -1
+	case v.number > o.number || string(v.text) > o.text:
+		return 1
 	}
 	return 0
 }
@@ -84,66 +201,4 @@ func workchainsOf(filter any) any {
 		rest["OR"] = or
 	}
 	return rest
-}
-
-// filterFields lists the fields of BlockFilter and compiles the conditions on them. Hex digits are compared in lower
-// case.
-var filterFields = []struct {
-	name       string
-	conditions func(operators map[string]any) ([]condition, *plan.Error)
-}{
-	{"id", conditions(func(b *Block) string { return b.Hash.String() }, lower)},
-	{"seq_no", conditions(func(b *Block) float64 { return float64(b.SeqNo) }, float)},
-	{"workchain_id", conditions(func(b *Block) int { return int(b.Workchain) }, integer)},
-	{"shard", conditions(func(b *Block) string { return string(appendShard(nil, b.Shard)) }, lower)},
-	{"gen_utime", conditions(func(b *Block) float64 { return float64(b.Time.Unix()) }, float)},
-	{"chain_order", conditions(func(b *Block) string { return string(b.Cursor) }, text)},
-}
-
-func lower(v any) string  { return strings.ToLower(v.(string)) }
-func text(v any) string   { return v.(string) }
-func float(v any) float64 { return v.(float64) }
-func integer(v any) int   { return v.(int) }
-
-// conditions returns a function that compiles the operators of one field. get returns the field's value for a block,
-// and of converts an operand. Null equals no value, so eq null matches no block, and ne null matches every block.
-func conditions[T interface{ ~string | ~float64 | ~int }](
-	get func(*Block) T, of func(any) T,
-) func(map[string]any) ([]condition, *plan.Error) {
-	never := func(*Block) bool { return false }
-	compare := map[string]func(a, b T) bool{
-		"eq": func(a, b T) bool { return a == b },
-		"ne": func(a, b T) bool { return a != b },
-		"gt": func(a, b T) bool { return a > b },
-		"lt": func(a, b T) bool { return a < b },
-		"ge": func(a, b T) bool { return a >= b },
-		"le": func(a, b T) bool { return a <= b },
-	}
-	return func(operators map[string]any) ([]condition, *plan.Error) {
-		var all []condition
-		for name, operand := range operators {
-			switch name {
-			case "in", "notIn":
-				items, ok := operand.([]any)
-				if !ok {
-					return nil, &plan.Error{Message: `"` + name + `" must not be null`, Code: plan.CodeInput}
-				}
-				set := make(map[T]bool, len(items))
-				for _, item := range items {
-					if item != nil {
-						set[of(item)] = true
-					}
-				}
-				all = append(all, func(b *Block) bool { return set[get(b)] == (name == "in") })
-			default:
-				if operand != nil {
-					right, holds := of(operand), compare[name]
-					all = append(all, func(b *Block) bool { return holds(get(b), right) })
-				} else if name != "ne" {
-					all = append(all, never)
-				}
-			}
-		}
-		return all, nil
-	}
 }

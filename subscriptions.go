@@ -199,16 +199,16 @@ func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) 
 // join opens a subscription to blocks. It starts after the cursor by.last if the client resumes, and otherwise at the
 // position that the operation requests. Equal operations share one evaluation of each block.
 func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by subscriber) (stream, *plan.Error) {
-	match, matchBytes, bad := blockFilter(args[argFilter])
+	filter, filterBytes, bad := newBlockFilter(args[argFilter])
 	if bad != nil {
 		return nil, bad
 	}
-	concerned, concernedBytes, bad := blockFilter(workchainsOf(args[argFilter]))
+	concerned, concernedBytes, bad := newBlockFilter(workchainsOf(args[argFilter]))
 	if bad != nil {
 		return nil, bad
 	}
 	key := op.Key(argStreamAfter) // the start does not change the evaluation
-	forget, err := h.subscriptionQuota.acquire(op, matchBytes+concernedBytes+len(key)+by.ownTrace)
+	forget, err := h.subscriptionQuota.acquire(op, filterBytes+concernedBytes+len(key)+by.ownTrace)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
@@ -219,7 +219,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 	}
 	interest := blocklog.Interest[Block]{
 		Key:      key,
-		Concerns: func(workchain int32) bool { return concerned(&Block{Workchain: workchain}) },
+		Concerns: func(workchain int32) bool { return concerned.matches(&Block{Workchain: workchain}) },
 		Wake:     by.wake,
 	}
 	for {
@@ -233,10 +233,11 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 			interest.After = &after
 		}
 		interest.Eval = func(b Block) []byte {
-			if !match(&b) {
+			if !filter.matches(&b) {
 				return nil
 			}
-			response, _ := op.Run(context.Background(), c.source(&b), nil)
+			matching := b // only matching blocks are moved to the heap
+			response, _ := op.Run(context.Background(), c.source(&matching), nil)
 			return response
 		}
 		s := &subscription{chain: c, forget: forget, begun: !resumes, hasMore: resumes}
