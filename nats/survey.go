@@ -19,6 +19,15 @@ type survey struct {
 	last   stored    // the newest message covered, if it came after the newest block
 	strays spans     // messages that are not blocks of the chain
 	sem    semaphore // held by the call that creates or extends the survey
+
+	unfinished backlog // what an interrupted surveyNewest has read; sem guards it
+}
+
+// A backlog contains the newest messages of the stream: those that can be decoded among all from the sequence number
+// from to end.
+type backlog struct {
+	from, end uint64
+	messages  []stored
 }
 
 const (
@@ -189,40 +198,24 @@ func (b *Backend) readOn(ctx context.Context, l *linker, to uint64) error {
 	})
 }
 
-// surveyNewest creates a survey of at least the newest surveySize messages, or of all
-// messages if there are fewer. It reads the stream backward.
+// surveyNewest creates a survey of at least the newest surveySize messages, or of all messages if there are fewer. It
+// reads the stream backward. If it is interrupted, the next call continues with the messages that were not read yet.
 func (b *Backend) surveyNewest(ctx context.Context, end uint64) (stored, bool, error) {
 	b.survey.forget()
 	oldest, found, err := b.block(ctx, getRequest{Seq: 1, Next: b.names.all()})
 	if err != nil || !found {
 		return stored{}, false, err
 	}
-	var messages []stored // only messages that can be decoded
-	from := end + 1
-	for from > oldest.seq {
-		if len(messages) >= surveySize {
-			if i, _ := b.start(messages); i >= 0 {
-				break
-			}
-		}
-		if skipped, found := b.strays.undecodableAt(from - 1); found {
-			from = skipped.from
-			continue
-		}
-		to := from
-		from -= min(from-oldest.seq, chaingql.MaxPage)
-		part, err := b.between(ctx, from, to)
-		if err != nil {
-			return stored{}, false, err
-		}
-		part = slices.DeleteFunc(part, func(s stored) bool {
-			if s.bad != nil {
-				b.strays.report(b, s.seq, s.bad)
-			}
-			return s.bad != nil
-		})
-		messages = append(part, messages...)
+	log, err := b.resumeBacklog(ctx, end)
+	if err == nil {
+		err = b.readBacklog(ctx, &log, oldest.seq)
 	}
+	if err != nil {
+		b.survey.unfinished = log
+		return stored{}, false, err
+	}
+	b.survey.unfinished = backlog{}
+	messages, from := log.messages, log.from
 	var l *linker
 	for len(messages) > 0 {
 		if l, err = b.linksAt(ctx, messages); err != nil {
@@ -267,6 +260,61 @@ func (b *Backend) surveyNewest(ctx context.Context, end uint64) (stored, bool, e
 	}
 	b.survey.note(end)
 	return head, true, nil
+}
+
+// resumeBacklog returns the backlog of the interrupted call, extended to end. If there is none, or if the stream has
+// lost messages since then, it returns an empty one.
+func (b *Backend) resumeBacklog(ctx context.Context, end uint64) (backlog, error) {
+	log, n := b.survey.unfinished, len(b.survey.unfinished.messages)
+	if n == 0 || end < log.end || end > log.end+surveySize {
+		return backlog{from: end + 1, end: end}, nil
+	}
+	last := log.messages[n-1]
+	now, found, err := b.block(ctx, getRequest{Seq: last.seq})
+	if err == nil && (!found || !now.received.Equal(last.received)) {
+		return backlog{from: end + 1, end: end}, nil
+	}
+	var newer []stored
+	if err == nil {
+		newer, err = b.decodable(ctx, log.end+1, end+1)
+	}
+	if err == nil {
+		log.messages, log.end = append(log.messages, newer...), end
+	}
+	return log, err
+}
+
+// readBacklog extends log backward until it shows where the chain is, or reaches the message with the number oldest.
+func (b *Backend) readBacklog(ctx context.Context, log *backlog, oldest uint64) error {
+	for log.from > oldest {
+		if len(log.messages) >= surveySize {
+			if i, _ := b.start(log.messages); i >= 0 {
+				break
+			}
+		}
+		if skipped, found := b.strays.undecodableAt(log.from - 1); found {
+			log.from = skipped.from
+			continue
+		}
+		from := log.from - min(log.from-oldest, chaingql.MaxPage)
+		part, err := b.decodable(ctx, from, log.from)
+		if err != nil {
+			return err
+		}
+		log.from, log.messages = from, append(part, log.messages...)
+	}
+	return nil
+}
+
+// decodable returns the messages with sequence numbers in [from, end) that can be decoded, and reports the others.
+func (b *Backend) decodable(ctx context.Context, from, end uint64) ([]stored, error) {
+	messages, err := b.between(ctx, from, end)
+	return slices.DeleteFunc(messages, func(s stored) bool {
+		if s.bad != nil {
+			b.strays.report(b, s.seq, s.bad)
+		}
+		return s.bad != nil
+	}), err
 }
 
 // between returns the messages with sequence numbers in [from, end).
