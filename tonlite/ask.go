@@ -170,10 +170,8 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
-			answered := errors.As(err, &serverErr)
-			behind := answered && serverErr.Code == lite.CodeTimeout // it did not reach the block in time
-			hope = hope || behind || s.recentlySucceeded()
-			rejected = rejected || answered && !behind
+			hope = hope || isLag(err) || s.recentlySucceeded()
+			rejected = rejected || errors.As(err, &serverErr) && !isLag(err)
 		}
 	}
 	if missing != nil && (!hope || h.haste != nil) {

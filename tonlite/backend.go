@@ -26,11 +26,12 @@ type Backend struct {
 	searching chan struct{} // full while a call of oldestStep searches
 
 	mu           sync.Mutex
-	head         lite.BlockID  // the newest accepted masterchain block
-	moved        chan struct{} // closed when the head moves
-	following    int           // number of Follow calls that keep head up to date
-	gone, oldest uint32        // see history
-	checked      time.Time     // when a call last began to check gone again
+	head         lite.BlockID   // the newest accepted masterchain block
+	heads        []acceptedHead // some of the heads before it, and the head itself
+	moved        chan struct{}  // closed when the head moves
+	following    int            // number of Follow calls that keep head up to date
+	gone, oldest uint32         // see history
+	checked      time.Time      // when a call last began to check gone again
 
 	close sync.Once
 }
@@ -98,31 +99,34 @@ func (b *Backend) Close() {
 // account outside the masterchain, this is the balance after the newest block of the account's
 // shard to which that masterchain block commits. If the account does not exist, Balance returns
 // [chaingql.ErrNotFound].
-func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
+//
+// If the servers that have the account do not have the newest masterchain block after a quarter of
+// Options.Timeout, Balance uses the block that was the newest Options.Timeout ago, or one after it.
+// That block was accepted as the newest at most a minute ago.
+func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (nano *big.Int, err error) {
 	ctx = withUse(ctx, forBalance)
-	head, err := b.currentHead(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return b.balance(ctx, head, addr)
+	err = b.atHead(ctx, func(head lite.BlockID) (err error) {
+		nano, err = b.balance(ctx, head, addr)
+		return err
+	})
+	return nano, err
 }
 
-// Balances returns the balances of several accounts as of the same masterchain block. The balance
+// Balances returns the balances of several accounts as of the same masterchain block, which Balance
+// would use. The balance
 // of an account that does not exist is nil. Balances reads up to 8 accounts concurrently.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
-	head, err := b.currentHead(ctx)
-	if err != nil {
-		return nil, err
-	}
 	balances := make([]*big.Int, len(addrs))
-	err = parallel(ctx, len(addrs), func(ctx context.Context, i int) error {
-		nano, err := b.balance(ctx, head, addrs[i])
-		if err != nil && !errors.Is(err, chaingql.ErrNotFound) {
-			return err
-		}
-		balances[i] = nano
-		return nil
+	err := b.atHead(ctx, func(head lite.BlockID) error {
+		return parallel(ctx, len(addrs), func(ctx context.Context, i int) error {
+			nano, err := b.balance(ctx, head, addrs[i])
+			if err != nil && !errors.Is(err, chaingql.ErrNotFound) {
+				return err
+			}
+			balances[i] = nano
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, err

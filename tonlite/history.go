@@ -170,12 +170,11 @@ func found(err error) (bool, error) {
 // proven returns the id of the masterchain block with the given seq_no from a server that can prove the block. Unless
 // in haste, it waits for servers that lag.
 func (b *Backend) proven(ctx context.Context, seqNo uint32) (lite.BlockID, error) {
-	head, _ := b.knownHead()
 	return b.lookup(ctx, seqNo, !inHaste(ctx), func(id lite.BlockID) error {
 		if b.knows(id) {
 			return nil
 		}
-		return b.prover.prove(ctx, id, head)
+		return b.prove(ctx, id)
 	})
 }
 

@@ -88,20 +88,12 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 	if b.head != head {
 		return false
 	}
-	b.head, b.oldest, b.gone = lite.BlockID{}, 0, 0
+	b.head, b.heads, b.oldest, b.gone = lite.BlockID{}, nil, 0, 0
 	b.masters.clear()
 	b.steps.clear()
 	b.opts.Logger.Warn("newest masterchain block dropped, because no lite server has it; reading the newest again",
 		slog.Uint64("seq_no", uint64(head.SeqNo)))
 	return true
-}
-
-// knownHead returns the newest accepted masterchain block. live reports whether a Follow keeps
-// that block up to date.
-func (b *Backend) knownHead() (head lite.BlockID, live bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.head, b.following > 0 && b.head.SeqNo > 0
 }
 
 // advance proves a masterchain block and makes it the head. If Options.Unproven is set, advance
@@ -127,24 +119,6 @@ func (b *Backend) advance(ctx context.Context, id lite.BlockID) error {
 	}
 	b.setHead(id)
 	return nil
-}
-
-func (b *Backend) setHead(id lite.BlockID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if id.SeqNo > b.head.SeqNo {
-		b.head = id
-		close(b.moved)
-		b.moved = make(chan struct{})
-	}
-}
-
-// watchHead returns the newest accepted masterchain block, and a channel that is closed when a newer one is
-// accepted.
-func (b *Backend) watchHead() (head lite.BlockID, moved <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.head, b.moved
 }
 
 // maxLinks is the maximum number of masterchain blocks that acceptUnproven reads before it moves
@@ -247,15 +221,14 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 	if next, ok := b.masters.get(seqNo + 1); ok {
 		return b.master(ctx, next.prev)
 	}
-	head, _ := b.knownHead()
-	if head.SeqNo == seqNo {
+	if head, _ := b.knownHead(); head.SeqNo == seqNo {
 		return b.master(ctx, head)
 	}
 	id, err := b.lookup(ctx, seqNo, false, func(id lite.BlockID) error {
 		if !proven {
 			return nil
 		}
-		return b.prover.prove(ctx, id, head)
+		return b.prove(ctx, id)
 	})
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ const (
 	Bomb
 	// Padding appends two megabytes to the cells in a response.
 	Padding
-	// Withheld announces and proves all blocks, but denies having them.
+	// Withheld announces and proves all blocks, but denies having masterchain blocks and accounts.
 	Withheld
 	// WrongKind sends the response to another kind of query.
 	WrongKind
@@ -122,6 +122,9 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 		}
 		return a
 	case lite.AccountState:
+		if l == Withheld {
+			return lite.Error{Code: lite.CodeNotFound, Message: errMissing.Error()}
+		}
 		return l.account(c, q, a)
 	case lite.Error:
 		return l.unknown(c, q, a)

@@ -1,0 +1,100 @@
+package tonlite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/chaingql/chaingql/tonlite/internal/lite"
+)
+
+const (
+	maxHeads   = 16          // maximum number of heads that a Backend keeps
+	maxHeadAge = time.Minute // maximum age of earlierHead
+)
+
+// An acceptedHead is a masterchain block that was accepted as the newest one.
+type acceptedHead struct {
+	id lite.BlockID
+	at time.Time // when it was accepted
+}
+
+// knownHead returns the newest accepted masterchain block. live reports whether a Follow keeps
+// that block up to date.
+func (b *Backend) knownHead() (head lite.BlockID, live bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.head, b.following > 0 && b.head.SeqNo > 0
+}
+
+// watchHead returns the newest accepted masterchain block, and a channel that is closed when a newer one is
+// accepted.
+func (b *Backend) watchHead() (head lite.BlockID, moved <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.head, b.moved
+}
+
+func (b *Backend) setHead(id lite.BlockID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if id.SeqNo > b.head.SeqNo {
+		b.head = id
+		b.heads = append(b.heads, acceptedHead{id, time.Now()})
+		b.heads = slices.Delete(b.heads, 0, max(0, len(b.heads)-maxHeads))
+		close(b.moved)
+		b.moved = make(chan struct{})
+	}
+}
+
+// earlierHead returns the masterchain block that was the head Options.Timeout ago. Servers that lag have it, too. If
+// that block is not known, or more than maxHeadAge old, earlierHead returns the oldest head after it.
+func (b *Backend) earlierHead() lite.BlockID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	age := func(i int) time.Duration { return time.Since(b.heads[i].at) }
+	n := 0
+	for n+1 < len(b.heads) && (age(n+1) >= b.opts.Timeout || age(n) > maxHeadAge) {
+		n++
+	}
+	if b.heads = slices.Delete(b.heads, 0, n); len(b.heads) == 0 {
+		return b.head
+	}
+	return b.heads[0].id
+}
+
+// prove proves the masterchain block id, which must be older than the head. The proof starts from earlierHead. If no
+// server has that block any more, it starts from the head.
+func (b *Backend) prove(ctx context.Context, id lite.BlockID) error {
+	head, _ := b.knownHead()
+	if earlier := b.earlierHead(); id.SeqNo < earlier.SeqNo && earlier != head {
+		if err := b.prover.prove(ctx, id, earlier); !errors.Is(err, errMissing) {
+			return err
+		}
+	}
+	return b.prover.prove(ctx, id, head)
+}
+
+// atHead calls read with the head. If the servers that have the data lag behind, atHead calls read again with
+// earlierHead.
+func (b *Backend) atHead(ctx context.Context, read func(head lite.BlockID) error) error {
+	head, err := b.currentHead(ctx)
+	if err != nil {
+		return err
+	}
+	err = read(head)
+	if !errors.Is(err, errMissing) && !isLag(err) || ctx.Err() != nil {
+		return err
+	}
+	if earlier := b.earlierHead(); earlier != head {
+		return read(earlier)
+	}
+	return err
+}
+
+// isLag reports whether err is the response of a server that lags.
+func isLag(err error) bool {
+	var response lite.Error
+	return errors.As(err, &response) && response.Code == lite.CodeTimeout
+}
