@@ -18,27 +18,6 @@ func (e *entry) id() (id blockID) {
 	return id
 }
 
-// isVerified reports whether end is known to be a block in the stream.
-func (x *nodeCache) isVerified(end *entry) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	_, is := x.verified[end.id()]
-	return is
-}
-
-// verify records that end is a block in the stream.
-func (x *nodeCache) verify(end *entry) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.verified) >= maxVerifiedEnds {
-		clear(x.verified)
-	}
-	x.verified[end.id()] = struct{}{}
-}
-
-// maxVerifiedEnds is the maximum number of blocks that are remembered as verified.
-const maxVerifiedEnds = 4096
-
 // A leafCache contains the hashes of the messages in leaves that the index lacks.
 type leafCache struct {
 	mu     sync.Mutex

@@ -59,14 +59,18 @@ func (b *Backend) bucket(ctx context.Context, prefix string, level int, k, bucke
 		return nil, false, err
 	}
 	if n.End == nil || b.nodes.isVerified(n.End) {
+		b.nodes.put(n)
 		return n, true, nil
 	}
 	is, err := b.matchesStream(ctx, n.End)
-	if err != nil || !is {
+	if err == nil && !is {
 		b.nodes.forget(prefix)
+	}
+	if err != nil || !is {
 		return nil, false, err
 	}
 	b.nodes.verify(n.End)
+	b.nodes.put(n)
 	return n, true, nil
 }
 

@@ -26,9 +26,9 @@ func (w *Writer) storeHashes(ctx context.Context, prefix string, leaf uint64, bl
 		if err != nil || len(payload) > nodeBytes { // too many equal hashes: lookups use the nodes below
 			return err
 		}
-		m := &nats.Msg{Subject: nodeSubject(hashPrefix(prefix, bucket), level, k), Data: payload}
-		w.b.nodes.put(m.Subject, n, len(payload))
-		messages = append(messages, m)
+		n.subject, n.size = nodeSubject(hashPrefix(prefix, bucket), level, k), len(payload)
+		w.b.nodes.put(n)
+		messages = append(messages, &nats.Msg{Subject: n.subject, Data: payload})
 		return nil
 	}
 	err := add(0, leaf, 0, n)

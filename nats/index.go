@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -53,6 +51,9 @@ type node struct {
 	Hashes []byte `json:"hashes,omitzero"`
 	// End is the last block in the node's range.
 	End *entry `json:"end,omitempty"`
+
+	subject string
+	size    int // as JSON, if the node was read
 }
 
 // An entry describes a block in a node.
@@ -114,7 +115,8 @@ func selects(q, shard chaingql.BlocksQuery) bool {
 	return (q.Workchain == nil || *q.Workchain == *shard.Workchain) && (q.Shard == nil || *q.Shard == *shard.Shard)
 }
 
-// node returns node k of a level of the index, and false if that node does not exist.
+// node returns node k of a level of the index, and false if that node does not exist. It does
+// not cache the node, which may describe blocks that the stream has lost; see matchesStream.
 func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) (*node, bool, error) {
 	subject := nodeSubject(prefix, level, k)
 	if n, known := b.nodes.get(subject); known {
@@ -127,11 +129,10 @@ func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) 
 	case err != nil || !found:
 		return nil, false, failed("read the index", err)
 	}
-	n := &node{}
+	n := &node{subject: subject, size: len(f.Message.Data)}
 	if err := json.Unmarshal(f.Message.Data, n); err != nil || n.Blocks == nil && n.Many == nil && n.Hashes == nil {
 		return nil, false, nil // a malformed node is treated as missing
 	}
-	b.nodes.put(subject, n, len(f.Message.Data))
 	return n, true, nil
 }
 
@@ -181,7 +182,8 @@ type lookup struct {
 	prefix  string   // prefix of the index subjects
 	left    seqRange // part of the range that is not searched yet
 	forward bool     // whether to find the first blocks; otherwise the last ones
-	end     *entry   // the End with the highest sequence number of all nodes read
+	nodes   []*node  // all nodes read
+	end     *entry   // the End with the highest sequence number of these nodes
 }
 
 // lookUp returns up to n blocks in the range that q selects: the first ones or the last ones. It also returns the part
@@ -207,10 +209,15 @@ func (b *Backend) lookUp(
 			page, x.left.end = append(got, page...), part.from
 		}
 	}
-	if is, err := b.matchesStream(ctx, x.end); err != nil || !is {
-		b.nodes.forget("")
+	is, err := b.matchesStream(ctx, x.end)
+	switch {
+	case err != nil:
 		return nil, in, err
+	case !is:
+		b.nodes.forget("")
+		return nil, in, nil
 	}
+	b.nodes.put(x.nodes...)
 	if page, err = x.present(ctx, page); err != nil || len(page) < n {
 		return page, x.left, err
 	}
@@ -251,7 +258,7 @@ func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found b
 		if !found {
 			continue
 		}
-		if n.End != nil && (x.end == nil || n.End.Seq > x.end.Seq) {
+		if x.nodes = append(x.nodes, n); n.End != nil && (x.end == nil || n.End.Seq > x.end.Seq) {
 			x.end = n.End
 		}
 		if blocks, ok := n.matching(x.q); ok {
@@ -292,56 +299,4 @@ func (x *lookup) present(ctx context.Context, page []stored) ([]stored, error) {
 		return nil, errReplaced
 	}
 	return slices.DeleteFunc(page, func(s stored) bool { return s.seq < oldest }), nil
-}
-
-// A nodeCache contains index nodes that were read.
-type nodeCache struct {
-	mu            sync.Mutex
-	subjectPrefix string           // prefix of the nodes' subjects, "" if unknown
-	known         map[string]*node // by subject
-	sizes         map[string]int   // size of each node as JSON, by subject
-	size          int              // sum of sizes
-
-	verified map[blockID]struct{} // blocks in the stream that are the End of a node of the hash index
-}
-
-// nodeCacheBytes is the maximum total size of the cached nodes, measured as JSON.
-const nodeCacheBytes = 8 << 20
-
-func (x *nodeCache) prefix() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.subjectPrefix
-}
-
-func (x *nodeCache) get(subject string) (*node, bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	n, known := x.known[subject]
-	return n, known
-}
-
-func (x *nodeCache) put(subject string, n *node, size int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if _, known := x.known[subject]; known || !strings.HasPrefix(subject, x.subjectPrefix) {
-		return
-	}
-	x.known[subject], x.sizes[subject], x.size = n, size, x.size+size
-	for other := range x.known { // evicts nodes in random order
-		if x.size <= nodeCacheBytes {
-			break
-		}
-		x.size -= x.sizes[other]
-		delete(x.known, other)
-		delete(x.sizes, other)
-	}
-}
-
-// forget drops all nodes. Nodes that are added later must have the given subject prefix.
-func (x *nodeCache) forget(prefix string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.subjectPrefix, x.known, x.sizes, x.size = prefix, make(map[string]*node), make(map[string]int), 0
-	x.verified = make(map[blockID]struct{})
 }

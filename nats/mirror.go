@@ -14,8 +14,8 @@ var errMirror = errors.New("a mirror of the stream responded: " +
 
 const (
 	// mirrorAttempts is the number of times that a batch is requested if mirrors respond. If a
-	// server has the stream and one mirror, each responds to about half of the requests. A server
-	// that has only the mirror never passes a request on.
+	// cluster has a stream without replicas and one mirror, each responds to about half of the
+	// requests. If none of the responses is the stream's, the leader is asked.
 	mirrorAttempts = 10
 	// unknown is returned instead of a number of messages that no response contains.
 	unknown = -1
