@@ -45,7 +45,8 @@ func withCrowd(d time.Duration, name string, n int, visit func(s *target, i int6
 }
 
 // searchers returns attacks by many clients whose subscriptions resume from the beginning of the history, match
-// nothing, and are replaced by new ones all the time. Honest subscribers must receive live blocks.
+// nothing, and are replaced by new ones all the time. Honest subscribers must receive live blocks, and stored ones from
+// before the window.
 func searchers(full bool) []attack {
 	lasting, n := usual/2, 60
 	if full {
@@ -66,7 +67,7 @@ func searchers(full bool) []attack {
 			all = append(all, withCrowd(lasting, fmt.Sprintf("%d event streams that search from %s", n, from), n,
 				func(s *target, i int64) error {
 					return s.linger(streamRequest("GET", document(after(i), i)))
-				}, (*target).receives))
+				}, (*target).resumes))
 		}
 		for _, protocol := range []string{legacy, modern} {
 			if full || (protocol == modern) == (from == "before the window") {
@@ -78,7 +79,7 @@ func searchers(full bool) []attack {
 						texts = append(texts, begin(protocol, fmt.Sprintf(`"%d"`, k), search))
 					}
 					return s.linger(upgrade(path, protocol), []byte(frameAll(texts)))
-				}, (*target).receives))
+				}, (*target).resumes))
 			}
 		}
 	}

@@ -30,22 +30,25 @@ func (l wrapping) Accept() (net.Conn, error) {
 
 // wrappedSearchers returns attacks by many sockets over TLS or from a wrapped listener, each with subscriptions that
 // resume from the beginning of the history and match nothing after a long comparison. Other sockets must receive live
-// blocks.
+// blocks, and stored ones from before the window.
 func wrappedSearchers(full bool) []attack {
-	lasting, n := usual/4, 40
+	lasting, overTLS := usual/4, 40
 	if full {
-		lasting, n = 4*usual, 300
+		lasting, overTLS = 4*usual, 300
 	}
-	const one = `{id:{ne:"a",gt:"",ge:"",lt:"z",le:"z"},shard:{ne:"a",gt:"",ge:"",lt:"z",le:"z"},chain_order:{lt:"0"}`
-	filter := strings.Repeat(one+",OR:", 14) + one + strings.Repeat("}", 15)
-	texts := []string{`{"type":"connection_init"}`}
-	for i := range 50 {
-		search := query(`subscription{blocks(after:"" filter:` + filter + `){id}}`)
-		texts = append(texts, begin(modern, fmt.Sprintf(`"%d"`, i), search))
+	const texts = `:{ne:"a",gt:"",ge:"",lt:"z",le:"z",notIn:"a"}`
+	const numbers = ":{ne:-3,gt:-3,ge:-3,lt:7e9,le:7e9,notIn:-3}"
+	one := "{id" + texts + ",shard" + texts + ",seq_no" + numbers + ",gen_utime" + numbers +
+		",workchain_id:{ne:-3,gt:-3,ge:-3,lt:9,le:9,notIn:-3},chain_order:{lt:\"0\"}"
+	filter := strings.Repeat(one+",OR:", 11) + one + strings.Repeat("}", 12)
+	search := query(`subscription($f:BlockFilter=` + filter + `){blocks(after:"" filter:$f){id}}`)
+	messages := []string{`{"type":"connection_init"}`}
+	for i := range 10 {
+		messages = append(messages, begin(modern, fmt.Sprintf(`"%d"`, i), search))
 	}
-	frames := frameAll(texts)
+	frames := frameAll(messages)
 	var all []attack
-	for _, over := range []string{"TLS", "a wrapped listener"} {
+	for over, n := range map[string]int{"TLS": overTLS, "a wrapped listener": 300} {
 		name := fmt.Sprintf("%d sockets that search over %s", n, over)
 		all = append(all, withConnectionsFor(lasting, name, n, func(s *target) (net.Conn, error) {
 			addr := s.server.wrapped
@@ -63,7 +66,7 @@ func wrappedSearchers(full bool) []attack {
 			_, err = stream.Write(append(upgrade(path, modern), frames...))
 			go func() { _, _ = io.Copy(io.Discard, stream) }()
 			return c, err
-		}, (*target).receives))
+		}, (*target).resumes))
 	}
 	return all
 }

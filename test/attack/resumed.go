@@ -76,21 +76,32 @@ func (s *target) resume(protocol string, n int, again bool, payload func(i int) 
 
 // receives subscribes as an honest client. It returns an error unless three blocks arrive within a
 // second.
-func (s *target) receives() error {
+func (s *target) receives() error { return s.receivesFrom(liveQuery, 3, time.Second) }
+
+// resumes subscribes as an honest client that was away for longer than the window, and for which all
+// blocks match. It returns an error unless ten pages of stored blocks arrive within two seconds. Then it
+// calls receives.
+func (s *target) resumes() error {
+	stored := fmt.Sprintf(`subscription{blocks(after:"%s"){chain_order}}`, roundBefore(900))
+	return errors.Join(s.receivesFrom(stored, 1000, 2*time.Second), s.receives())
+}
+
+// receivesFrom returns an error unless a subscription receives n blocks in time.
+func (s *target) receivesFrom(subscription string, n int, within time.Duration) error {
 	w, err := s.open(modern, true)
 	if err != nil {
 		return fmt.Errorf("%w on a socket: %w", errUnhealthy, err)
 	}
 	defer w.Close()
-	w.wait(time.Second)
-	w.send(textFrame(begin(modern, honestID, query(liveQuery))))
-	for range 3 {
+	w.wait(within)
+	w.send(textFrame(begin(modern, honestID, query(subscription))))
+	for i := range n {
 		text, err := w.next()
 		if err == nil && !strings.Contains(text, "chain_order") {
 			err = errors.New(short(text))
 		}
 		if err != nil {
-			return fmt.Errorf("%w on a socket: %w", errUnhealthy, err)
+			return fmt.Errorf("%w on a socket after %d of %d blocks: %w", errUnhealthy, i, n, err)
 		}
 	}
 	return nil
