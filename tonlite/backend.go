@@ -103,13 +103,17 @@ func (b *Backend) Close() {
 // If the servers that have the account do not have the newest masterchain block after a quarter of
 // Options.Timeout, Balance uses the block that was the newest Options.Timeout ago, or one after it.
 // That block was accepted as the newest at most a minute ago.
-func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (nano *big.Int, err error) {
+func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
-	err = b.atHead(ctx, func(head lite.BlockID) (err error) {
+	var nano *big.Int
+	err := b.atHead(ctx, func(head lite.BlockID) (err error) {
 		nano, err = b.balance(ctx, head, addr)
 		return err
 	})
-	return nano, err
+	if err != nil {
+		return nil, err
+	}
+	return nano, nil
 }
 
 // Balances returns the balances of several accounts as of the same masterchain block, which Balance

@@ -54,7 +54,11 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 	if s.client != nil {
 		select {
 		case <-s.client.Lost():
-			s.client = nil
+			err := s.client.Err()
+			if s.client = nil; errors.Is(err, lite.ErrFlood) { // a failure, even if no call was waiting
+				s.mu.Unlock()
+				return nil, err
+			}
 		default:
 			defer s.mu.Unlock()
 			return s.client, nil

@@ -68,12 +68,17 @@ const (
 	Padding
 	// Withheld announces and proves all blocks, but denies having masterchain blocks and accounts.
 	Withheld
+	// Flood sends many packets that answer no query, and no responses.
+	Flood
 	// WrongKind sends the response to another kind of query.
 	WrongKind
 )
 
 // apply returns the response that the Server sends to q. a is the true response.
 func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
+	if l == Flood {
+		return lite.Noise(10_000)
+	}
 	switch a := a.(type) {
 	case lite.MasterchainInfo:
 		switch l {

@@ -20,17 +20,24 @@ type Client struct {
 	closing chan struct{} // closed by hangUp
 	hangUp  func()        // closes the connection, which ends listen; may be called more than once
 	lost    chan struct{} // closed when the connection ends
-	cause   error         // why the connection ended; read only after lost is closed
+	cause   error         // see Err
 	opened  time.Time     // with a monotonic reading, because the wall clock may be set
 	heard   atomic.Int64  // time of the last packet, in nanoseconds since opened
+	allowed atomic.Int64  // number of packets that the server may send, or it floods the connection
 	running sync.WaitGroup
 
 	mu    sync.Mutex
 	calls map[[32]byte]chan []byte
 }
 
-// ErrLost is returned if an established connection has ended.
+// ErrLost is returned if an established connection has ended, except because of ErrFlood.
 var ErrLost = errors.New("the connection is lost")
+
+// ErrFlood is returned if a connection was closed because the server sent many packets that answer no query.
+var ErrFlood = errors.New("the server floods the connection")
+
+// maxNoise is the number of packets that a server may send without a query or a ping.
+const maxNoise = 16
 
 // Connect runs the handshake on conn, a connection to a server. key is the server's public key, and
 // window its Window. ctx limits the time of the handshake. If Connect returns an error, it has closed
@@ -52,6 +59,7 @@ func newClient(ch *channel, window *Window) *Client {
 		close(c.closing)
 		_ = ch.conn.Close()
 	})
+	c.allowed.Store(maxNoise)
 	c.running.Go(c.listen)
 	c.running.Go(c.ping)
 	return c
@@ -59,6 +67,10 @@ func newClient(ch *channel, window *Window) *Client {
 
 // Lost returns a channel that is closed when the connection ends.
 func (c *Client) Lost() <-chan struct{} { return c.lost }
+
+// Err returns why the connection ended: ErrFlood, or an error that wraps ErrLost. It must be called only after the
+// channel that Lost returns is closed.
+func (c *Client) Err() error { return c.cause }
 
 // Heard returns the time at which the last packet from the server arrived.
 func (c *Client) Heard() time.Time { return c.opened.Add(time.Duration(c.heard.Load())) }
@@ -95,6 +107,7 @@ func (c *Client) Query(ctx context.Context, q Message) (answer Message, release 
 	c.mu.Lock()
 	c.calls[id] = back
 	c.mu.Unlock()
+	c.allowed.Add(1)
 	query := appendBytes(appendUint32(nil, idLite), q.append(nil))
 	if err := c.channel.send(appendBytes(append(appendUint32(nil, idQuery), id[:]...), query)); err != nil {
 		c.hangUp()
@@ -110,7 +123,7 @@ func (c *Client) Query(ctx context.Context, q Message) (answer Message, release 
 		}
 		return answer, func() { c.window.add(-len(message)) }, nil
 	case <-c.lost:
-		err = fmt.Errorf("%w: %w", ErrLost, c.cause)
+		err = c.cause
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -146,6 +159,7 @@ func (c *Client) ping() {
 		case <-c.lost:
 			return
 		case now := <-tick.C:
+			c.allowed.Add(2) // the pong, and a packet of another kind
 			ping := appendUint64(appendUint32(nil, idPing), uint64(now.UnixNano()))
 			if now.Sub(c.Heard()) > deadAfter || c.channel.send(ping) != nil {
 				c.hangUp()
@@ -155,10 +169,17 @@ func (c *Client) ping() {
 }
 
 // listen reads packets and passes each response to the call of Query that waits for it. While the
-// Window is full, listen reads nothing.
+// Window is full, listen reads nothing. It ends the connection if the server sends more packets than
+// queries and pings were sent to it, because reading them would use up a processor.
 func (c *Client) listen() {
 	for {
 		payload, err := c.next()
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%w: %w", ErrLost, err)
+		case c.allowed.Add(-1) < 0:
+			err = ErrFlood
+		}
 		if err != nil {
 			c.cause = err
 			c.hangUp()

@@ -79,3 +79,46 @@ func TestConnectionIsClosedIfPeerNeverResponds(t *testing.T) {
 		c.Close()
 	})
 }
+
+// TestConnectionIsClosedIfPeerFloodsIt sends packets that answer no query. Answers to queries whose callers do not
+// wait any more are not a flood, nor are pongs and a few other packets.
+func TestConnectionIsClosedIfPeerFloodsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noise := make(chan int)
+		c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
+			_ = Serve(conn, key, func(ctx context.Context, q Message) Message {
+				select {
+				case n := <-noise:
+					return Noise(n)
+				case <-ctx.Done():
+					return nil
+				}
+			})
+		})
+		defer c.Close()
+		for range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, _ = c.Ask(ctx, GetMasterchainInfo{})
+			cancel()
+		}
+		for range 100 {
+			noise <- 1
+		}
+		time.Sleep(10 * time.Minute) // exchanges pings and pongs
+		ask := func() { _, _ = c.Ask(t.Context(), GetMasterchainInfo{}) }
+		go ask()
+		noise <- maxNoise / 2
+		synctest.Wait()
+		select {
+		case <-c.Lost():
+			t.Fatal("the connection was closed without a flood:", c.Err())
+		default:
+		}
+		go ask()
+		noise <- 1000
+		<-c.Lost()
+		if err := c.Err(); !errors.Is(err, ErrFlood) {
+			t.Errorf("the connection was closed because of %v, want ErrFlood", err)
+		}
+	})
+}

@@ -8,6 +8,11 @@ import (
 	"time"
 )
 
+// Noise is the number of packets that [Serve] sends instead of a response. They answer no query.
+type Noise int
+
+func (Noise) append(dst []byte) []byte { return dst }
+
 // Serve runs the server side of a connection until the connection ends, and closes it. It calls
 // answer for each query. These calls run concurrently. answer must return when its context is
 // done. If answer returns nil, Serve sends no response. Serve returns when all calls of answer
@@ -53,6 +58,12 @@ func Serve(conn net.Conn, key ed25519.PrivateKey, answer func(context.Context, M
 				if q, err := parseQuery(query); err != nil {
 					a = Error{Code: 621, Message: err.Error()}
 				} else if a = answer(ctx, q); a == nil {
+					return
+				}
+				if n, ok := a.(Noise); ok {
+					for range n {
+						_ = c.send(nil)
+					}
 					return
 				}
 				// If send fails, read fails too and ends the loop.
