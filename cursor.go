@@ -139,7 +139,7 @@ func cutGaps(cursor string) (plain string, gaps blocklog.ReportedGaps, id string
 	text, sum := cursor[:len(cursor)-sumSize], cursor[len(cursor)-sumSize:]
 	number, id, ok := strings.Cut(text[i+1:], ".")
 	n, err := strconv.ParseUint(number, 36, 64)
-	if !ok || err != nil || len(id) != idSize || sum != sumOf(text) {
+	if !ok || err != nil || number[0] == '0' || len(id) != idSize || sum != sumOf(text) {
 		return cursor, 0, ""
 	}
 	return cursor[:i], blocklog.ReportedGaps(n), id

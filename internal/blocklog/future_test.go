@@ -2,6 +2,8 @@ package blocklog
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,5 +88,41 @@ func TestSlowPageReadsDoNotDelayNewBlocks(t *testing.T) {
 		if attempt == 4 {
 			t.Fatalf("2000 blocks take %v while 100 pages wait, and %v while 50,000 pages wait", few, many)
 		}
+	}
+}
+
+// The first reader of a page has a cursor that is part of a long string, and leaves before the second one.
+func TestWaitingPageKeepsOnlyTheCursorOfAClient(t *testing.T) {
+	l := New(newChain(0).source(), Options[int]{Logger: quiet})
+	l.started, l.positioned = true, true
+	l.calls = pageCalls // as if all page calls hung
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const pages, long = 100, 100 << 10
+	before := heap()
+	var readers []*Reader[int]
+	wait := func(cursor string) *Reader[int] {
+		r := resume(t, l, cursor, 1<<30)
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	for i := range pages {
+		cursor := fmt.Sprintf("9%06d", i)
+		first := wait((cursor + strings.Repeat("x", long))[:len(cursor)])
+		readers = append(readers, wait(cursor))
+		first.Close()
+	}
+	if grown := heap() - before; int64(grown) > pages*long/10 {
+		t.Errorf("%d waiting pages keep %d bytes", pages, grown)
+	}
+	for _, r := range readers {
+		r.Close()
 	}
 }

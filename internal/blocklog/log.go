@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -236,6 +237,10 @@ func (l *Log[B]) start() {
 //
 // Join returns ErrClosed if the Log is closed. The caller must close the Reader.
 func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
+	if i.After != nil { // it may be part of a long string, and pages that outlive the Reader keep it
+		own := strings.Clone(*i.After)
+		i.After = &own
+	}
 	gaps := l.lateGaps.Load()
 	before, gap := firstLateGap(gaps, &i)
 	l.mu.Lock()

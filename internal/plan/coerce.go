@@ -154,7 +154,7 @@ func scalarText(name string, kind ast.ValueKind, raw string) (any, bool) {
 		return nil, false
 	case "Float":
 		if kind == ast.IntValue || kind == ast.FloatValue {
-			f, err := strconv.ParseFloat(raw, 64)
+			f, err := parseFloat(raw)
 			return f, err == nil
 		}
 		return nil, false

@@ -44,7 +44,7 @@ func plainJSON(v any) any {
 		if !ok {
 			return v
 		}
-		if f, err := number.Float64(); err == nil {
+		if f, err := parseFloat(string(number)); err == nil {
 			return f
 		}
 		return string(number)

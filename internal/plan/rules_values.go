@@ -36,7 +36,7 @@ func valuesOfCorrectType(v *validation) {
 // of variables.
 func (v *validation) value(t *ast.Type, value *ast.Value) {
 	switch {
-	case value.Kind == ast.Variable:
+	case v.full(), value.Kind == ast.Variable:
 	case value.Kind == ast.NullValue:
 		if t.NonNull {
 			v.invalid(locationsOf(value.Position), "Expected value of non-null type %q not to be null.", t)

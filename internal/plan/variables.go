@@ -201,6 +201,6 @@ func number(v any) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
-	f, err := n.Float64()
+	f, err := parseFloat(string(n))
 	return f, err == nil
 }
