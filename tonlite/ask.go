@@ -170,8 +170,12 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
-			hope = hope || isLag(err) || s.recentlySucceeded()
-			rejected = rejected || errors.As(err, &serverErr) && !isLag(err)
+			if wait, ok := q.(lite.Wait); ok && isLag(err) {
+				hope = hope || s.mayReach(wait.SeqNo)
+			} else {
+				hope = hope || s.recentlySucceeded()
+				rejected = rejected || errors.As(err, &serverErr) && !isLag(err)
+			}
 		}
 	}
 	if missing != nil && (!hope || h.haste != nil) {
@@ -181,12 +185,6 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		return failed
 	}
 	return outage{failed}
-}
-
-// after returns a query that a server answers like q, but that lets a server that lags wait for the
-// masterchain block with the given seq_no first, for at most a quarter of Options.Timeout.
-func (set *servers) after(seqNo uint32, q lite.Message) lite.Message {
-	return lite.Wait{SeqNo: seqNo, Timeout: uint32(set.opts.Timeout.Milliseconds() / 4), Then: q}
 }
 
 // An outage is the error of a call that no server has answered in time, or that exceeds a limit on
@@ -315,6 +313,9 @@ func (set *servers) query(
 	s.observe(time.Since(since), err == nil)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		s.closeIfSilent(client, since)
+	}
+	if info, ok := answer.(lite.MasterchainInfo); ok {
+		s.announce(info.Last.SeqNo)
 	}
 	return answer, release, err
 }

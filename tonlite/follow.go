@@ -201,6 +201,7 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 			}
 			begin = time.Now()
 			if err = recoverPanics(func() error { return b.advance(ctx, id) }); err == nil {
+				l.server.succeeded()
 				l.delayed = time.Since(begin) >= minPollInterval
 				if l.switched { // the preferred server may not have the block
 					b.servers.preferred.Store(uint32(l.place))
@@ -212,6 +213,12 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 				b.servers.backOff(l.server, err)
 			}
 			err = fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)
+		}
+		if errors.Is(err, errNoNewBlock) && !b.opts.Unproven {
+			// All servers may have only later blocks. If readHead fails, there is no newer head to continue with.
+			if head, failed := b.readHead(ctx); failed == nil && head.SeqNo >= seqNo {
+				continue
+			}
 		}
 		if b.opts.Unproven && ctx.Err() == nil && b.dropHead(ctx) {
 			continue

@@ -107,7 +107,6 @@ func (l *followConn) wait(ctx context.Context, seqNo uint32, moved <-chan struct
 	})
 	if err == nil {
 		if id, err = lookedUp(answer, seqNo); err == nil {
-			l.server.succeeded()
 			return id, nil
 		}
 	}

@@ -98,3 +98,9 @@ func isLag(err error) bool {
 	var response lite.Error
 	return errors.As(err, &response) && response.Code == lite.CodeTimeout
 }
+
+// after returns a query that a server answers like q, but that lets a server that lags wait for the
+// masterchain block with the given seq_no first, for at most a quarter of Options.Timeout.
+func (set *servers) after(seqNo uint32, q lite.Message) lite.Message {
+	return lite.Wait{SeqNo: seqNo, Timeout: uint32(set.opts.Timeout.Milliseconds() / 4), Then: q}
+}

@@ -17,6 +17,11 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
+const (
+	maxLag   = 64  // maximum number of blocks that a server may lag
+	maxCause = 300 // maximum length of the text of a failure, in characters
+)
+
 // A server is a lite server in the configuration. It may be connected or not.
 type server struct {
 	peer
@@ -30,9 +35,10 @@ type server struct {
 	dialing     *dialAttempt // the attempt to connect that is in progress, or nil
 	retryAt     time.Time    // the server is not used before this time
 	backoff     time.Duration
-	cause       error         // error of the last failure
+	cause       error         // error of the last failure, as a text of bounded length
 	lastSuccess time.Time     // time of the last valid response
-	head        uint32        // seq_no of the newest masterchain block when the server was connected
+	head        uint32        // seq_no of the newest masterchain block that the server has announced
+	moved       time.Time     // when the server announced it
 	latency     time.Duration // moving average of the time until a response; 0 if there was none
 }
 
@@ -76,8 +82,9 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 			var head uint32
 			d.client, head, d.err = s.dial(life)
 			s.mu.Lock()
-			s.client, s.dialing, s.head = d.client, nil, head
+			s.client, s.dialing = d.client, nil
 			s.mu.Unlock()
+			s.announce(head)
 			close(d.done)
 		})
 	}
@@ -122,8 +129,25 @@ func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, er
 	return client, head, nil
 }
 
-// height returns the seq_no of the newest masterchain block that the server had when it was
-// connected.
+// announce records the seq_no of a masterchain block that the server says is its newest one.
+func (s *server) announce(head uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if head > s.head {
+		s.head, s.moved = head, time.Now()
+	}
+}
+
+// mayReach reports whether it is plausible that the server only lags if it does not have the masterchain block with the
+// given seq_no: the server is not far behind that block, and receives new blocks. A server that is stuck, or that has
+// announced a later block, does not lag.
+func (s *server) mayReach(seqNo uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head < seqNo && seqNo-s.head <= maxLag && time.Since(s.moved) < time.Minute
+}
+
+// height returns the seq_no of the newest masterchain block that the server has announced.
 func (s *server) height() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,13 +196,13 @@ func (e unusedError) Error() string {
 	return fmt.Sprintf("not used for %v after a failure: %v", e.wait.Round(time.Millisecond), e.cause)
 }
 
-func (e unusedError) Unwrap() error { return e.cause }
-
+// failed records a failure. It keeps only the beginning of the text of err, because err may quote the causes of other
+// servers, which may quote this one.
 func (s *server) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.backoff = min(max(minBackoff, 2*s.backoff), maxBackoff)
-	s.retryAt, s.cause = time.Now().Add(s.backoff), err
+	s.retryAt, s.cause = time.Now().Add(s.backoff), fmt.Errorf("%.*s", maxCause, err.Error())
 	if errors.Is(err, errInvented) {
 		s.lastSuccess = time.Time{} // it is not expected to have blocks that other servers do not have
 	}

@@ -70,6 +70,8 @@ const (
 	Withheld
 	// Flood sends many packets that answer no query, and no responses.
 	Flood
+	// Rejection rejects queries for proofs, as a server does that limits the rate of its clients.
+	Rejection
 	// WrongKind sends the response to another kind of query.
 	WrongKind
 )
@@ -78,6 +80,9 @@ const (
 func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 	if l == Flood {
 		return lite.Noise(10_000)
+	}
+	if _, ok := q.(lite.GetBlockProof); ok && l == Rejection {
+		return lite.Error{Code: 228, Message: "Ratelimit exceeded"}
 	}
 	switch a := a.(type) {
 	case lite.MasterchainInfo:
@@ -205,17 +210,6 @@ func (l Lie) unknown(c *Chain, q, a lite.Message) lite.Message {
 		return p
 	}
 	return a
-}
-
-// circle returns a proof with one link. The link leads from the first key block to the next one,
-// or from any other block back to the first key block.
-func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
-	link, err := c.forward(q.Known, q.Target)
-	if q.Known != c.init {
-		link, err = c.back(q.Known, c.init)
-	}
-	must(err)
-	return lite.BlockProof{From: q.Known, To: link.To, Links: []lite.Link{link}}
 }
 
 // account returns the response to a query for an account state. a is the true response.

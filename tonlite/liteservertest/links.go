@@ -136,3 +136,14 @@ func shardsInfo(id lite.BlockID, b *block) (lite.Message, error) {
 	data := cell.BeginCell().MustStoreDict(shards).EndCell().ToBOC()
 	return lite.AllShardsInfo{ID: id, Proof: prove(b.root, sk).ToBOC(), Data: data}, nil
 }
+
+// circle returns a proof with one link. The link leads from the first key block to the next one,
+// or from any other block back to the first key block.
+func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
+	link, err := c.forward(q.Known, q.Target)
+	if q.Known != c.init {
+		link, err = c.back(q.Known, c.init)
+	}
+	must(err)
+	return lite.BlockProof{From: q.Known, To: link.To, Links: []lite.Link{link}}
+}

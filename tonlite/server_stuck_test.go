@@ -1,0 +1,106 @@
+package tonlite_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+// A server that is stuck at an old block does not lag: no result may wait for its blocks.
+func TestStuckServerDoesNotHideTheEndOfTheHistory(t *testing.T) {
+	for _, stuckAt := range []uint32{50, 200} {
+		inBubble(t, func(t *testing.T, m *memoryNetwork) {
+			chain := generate(320)
+			s, stuck := m.start(chain), m.start(chain)
+			s.Advance(300)
+			s.Forget(220)
+			stuck.Advance(stuckAt)
+			b := m.open(s.Config(stuck), nil)
+			time.Sleep(2 * time.Minute) // stuck has announced no block for this time
+			stuck.Forget(stuckAt)
+			for _, q := range []chaingql.BlocksQuery{{First: 5, After: cursor(100)}, {First: 5}, {Last: 500}} {
+				page, err := b.Blocks(t.Context(), q)
+				if q.After != "" && !errors.Is(err, chaingql.ErrCursorTooOld) {
+					t.Errorf("%+v returned error %v, want ErrCursorTooOld", q, err)
+				}
+				if q.After == "" && (err != nil || len(page) == 0) {
+					t.Errorf("%+v returned %d blocks and error %v", q, len(page), err)
+				}
+			}
+		})
+	}
+}
+
+// A server is set up anew: when it is back, it has only blocks that are newer than the next one. The other server
+// is stuck.
+func TestFollowEndsIfNoServerHasTheNextBlock(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(700)
+		s, stuck := m.start(chain), m.start(chain)
+		s.Advance(300)
+		s.Forget(200)
+		stuck.Advance(250)
+		b := m.open(s.Config(stuck), nil)
+		b.Prefer(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Minute, s.Stop)
+		time.AfterFunc(4*time.Minute, func() {
+			s.Advance(500)
+			s.Forget(497)
+			_ = s.Restart()
+		})
+		at, failed := cursor(299), error(nil)
+		for !errors.Is(failed, chaingql.ErrCursorTooOld) && ctx.Err() == nil {
+			for block, err := range b.Follow(ctx, at) { // a Handler calls it again, too
+				if failed = err; err == nil {
+					at = block.Cursor
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if !errors.Is(failed, chaingql.ErrCursorTooOld) {
+			t.Errorf("Follow ended with error %v, want ErrCursorTooOld", failed)
+		}
+		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1})
+		if err != nil || len(page) != 1 || page[0].Cursor != cursor(500) {
+			t.Errorf("the newest block is %v with error %v, want block 500", page, err)
+		}
+	})
+}
+
+// The errors of servers that fail together quote each other.
+func TestErrorsOfManyFailingServersStayShort(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(40)
+		var all []*liteservertest.Server
+		for range 10 {
+			s := m.start(chain)
+			s.Advance(30)
+			all = append(all, s)
+		}
+		b := m.open(all[0].Config(all[1:]...), &tonlite.Options{})
+		for _, s := range all {
+			s.SetLie(liteservertest.Rejection)
+			time.AfterFunc(500*time.Millisecond, func() { s.Advance(31) })
+		}
+		var lengths []int
+		for range 5 {
+			for _, err := range b.Follow(t.Context(), cursor(29)) {
+				if err != nil {
+					lengths = append(lengths, len(err.Error()))
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if len(lengths) == 0 || slices.Max(lengths) > 20_000 {
+			t.Errorf("the errors have %v bytes, want at most 20,000", lengths)
+		}
+	})
+}
