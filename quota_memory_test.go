@@ -78,6 +78,34 @@ func TestOverriddenDefaultValuesCountTowardSubscriptionBytes(t *testing.T) {
 	}
 }
 
+// Equal subscriptions share an evaluation, which must not keep the long document of the first one when that ends.
+func TestStoppedSubscriptionsLeaveNoDocumentBehind(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
+	const pairs, long = 200, 30_000
+	h, _ := newHandler(t, referenceChain(t), chaingql.Options{})
+	subscribe := func(i int, after, comment string) (stop func()) {
+		text := `subscription($n:Float){blocks(filter:{seq_no:{gt:$n}},after:"` + after + `"){id}}#` + comment
+		stop, err := h.Subscribe(text, map[string]any{"n": json.Number(fmt.Sprint(1_000_000 + i))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stop
+	}
+	comment := strings.Repeat("x", long)
+	subscribe(0, "2321m", comment)() // compiles the document
+	before := heap()
+	for i := range pairs {
+		first := subscribe(i, "2322m", comment) // its literal is another one, so it keeps its text
+		defer subscribe(i, "2321m", comment)()
+		first()
+	}
+	if grown := int(heap() - before); grown > pairs*long/4 {
+		t.Errorf("%d subscriptions keep %d bytes", pairs, grown)
+	}
+}
+
 // Subscriptions with different variables cannot share responses. The heap must not grow by more than the counted bytes,
 // however large the responses are and however many blocks are unread.
 func TestUnreadBlockResponsesStayWithinSubscriptionBytes(t *testing.T) {

@@ -222,6 +222,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		Concerns: func(workchain int32) bool { return concerned.matches(&Block{Workchain: workchain}) },
 		Wake:     by.wake,
 	}
+	shared := op.Shared(argStreamAfter) // the first of the equal operations may end before the others
 	for {
 		c := h.chains.current()
 		if resumes {
@@ -237,7 +238,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 				return nil
 			}
 			matching := b // only matching blocks are moved to the heap
-			response, _ := op.Run(context.Background(), c.source(&matching), nil)
+			response, _ := shared.Run(context.Background(), c.source(&matching), nil)
 			return response
 		}
 		s := &subscription{chain: c, forget: forget, begun: !resumes, hasMore: resumes}

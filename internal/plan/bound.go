@@ -303,9 +303,20 @@ func (b *Bound) Identity(dst []byte) []byte {
 	return b.appendVariables(dst, nil)
 }
 
-// Key returns a text that is equal for two Bounds that have the same plan and the same variables, and therefore the
-// same response. It ignores the arguments of the first field with the indexes in ignored: a variable that is
-// used only as one of these arguments does not affect the key.
+// Shared returns a copy of b that requests with an equal Key can share: without the request's text, and with null as
+// the values that Key ignores.
+func (b *Bound) Shared(ignored ...int) *Bound {
+	own := &Bound{op: b.op, plan: b.plan, cache: b.cache, variables: slices.Clone(b.variables)}
+	for i := range own.variables {
+		if b.plan.root.only(b.plan, i, ignored) {
+			own.variables[i] = nil
+		}
+	}
+	return own
+}
+
+// Key returns a text that is equal for two Bounds that have the same plan and variables, and therefore the same
+// response. It ignores variables that are used only as arguments of the first field with the indexes in ignored.
 func (b *Bound) Key(ignored ...int) string {
 	return string(b.appendVariables(strconv.AppendUint(nil, b.plan.id, 36), ignored))
 }
