@@ -163,7 +163,7 @@ type hostStream struct {
 func (h *Handler) openHostStream(
 	ctx context.Context, op *plan.Bound, by subscriber, field SubscriptionField,
 ) (stream, *plan.Error) {
-	copies := 2 * op.MemoryUse().Variables // ResolveParams has copies in Args and in Info.VariableValues
+	copies := op.MemoryUse().Variables + op.RootArgsBytes() // in Info.VariableValues and in Args of ResolveParams
 	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies+by.ownTrace)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)

@@ -104,7 +104,8 @@ func (h *Handler) readCounted(r *http.Request, x *requestState, reserved bool) (
 // the connection after a request that has a body but neither the method POST nor QUERY, because such a body is not
 // read.
 func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request, began time.Duration) {
-	if r.ContentLength == 0 {
+	// In HTTP/2, a request with a Content-Length of 0 may still send a body, or never end.
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 && r.ProtoMajor == 1 {
 		return
 	}
 	if !gqlhttp.HasBody(r) {

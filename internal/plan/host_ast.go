@@ -216,6 +216,16 @@ func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) 
 	return p, nil
 }
 
+// RootArgsBytes returns the memory of the arguments in RootParams. A literal may use a variable many times: each use is
+// a copy.
+func (b *Bound) RootArgsBytes() (bytes int) {
+	args, _ := b.rootArguments(b.plan.root.fields[0]) // after an error, RootParams returns no arguments
+	for _, arg := range args {
+		bytes += cloneSize(arg)
+	}
+	return bytes
+}
+
 // hostArgs returns args in the form in which graphql-go passes arguments to resolvers. The result shares lists and
 // objects with args.
 func (f *field) hostArgs(args Args) map[string]any {
