@@ -31,10 +31,11 @@ lint:
 	go mod verify
 	go mod tidy -diff
 
-# The modules under test/ measure times and memory, so they run one after another.
+# The modules under test/ measure times and memory, so they run one after another. The others run two at a time, those
+# with the longest tests first.
 modules:
 	@export STATICCHECK=$$(go tool -modfile=tools/go.mod -n staticcheck) && \
-	printf '%s\n' $(filter-out test/%,$(MODULES)) | xargs -P 2 -I{} tools/module.sh {} && \
+	printf '%s\n' nats postgres $(filter-out test/% nats postgres,$(MODULES)) | xargs -P 2 -I{} tools/module.sh {} && \
 	for module in $(filter test/%,$(MODULES)); do \
 	  case $$module in test/chaos | test/soak) race=-race ;; *) race= ;; esac; \
 	  tools/module.sh $$module $$race || exit 1; \
