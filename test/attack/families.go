@@ -4,9 +4,9 @@ package attack
 func families(full bool) []family {
 	all := []family{
 		// The first two families wait the longest, so they start first.
-		// Up to 301 MiB were seen, 64 MiB of which PendingResponseBytes counts. The rest is goroutines, and garbage
-		// that has not been collected yet.
-		{name: "unread responses", attacks: unreadResponses(), separate: true, peak: 350 << 20},
+		// Up to 354 MiB were seen, 64 MiB of which PendingResponseBytes counts. The rest is goroutines, and garbage
+		// that has not been collected yet. Without limits, it is more than a gigabyte.
+		{name: "unread responses", attacks: unreadResponses(), separate: true, peak: 450 << 20},
 		{name: "stalled backend", attacks: stalled(), separate: true, recent: true},
 		{name: "fragments", attacks: fragments()},
 		{name: "nesting", attacks: nesting(full)},
