@@ -144,8 +144,8 @@ type Limits struct {
 	// with the largest lag. The lag is the time since a client's response began, minus the time that the bytes it has
 	// received take at that rate. For a response on a socket or an event stream, any lag is enough. For a response
 	// over HTTP, the lag must be at least one second, or a tenth of a second if the response has at most 64 KiB. If
-	// that frees too little, the new response is refused with SERVICE_UNAVAILABLE (over HTTP with status 503).
-	// Default: 64 MiB.
+	// that frees too little, the new response is refused with SERVICE_UNAVAILABLE (over HTTP with status 503), unless
+	// it is sent over HTTP and has at most 4 KiB: a refusal needs as much memory. Default: 64 MiB.
 	PendingResponseBytes int
 
 	// PendingSocketBytes is the maximum size of unsent query responses on one socket. Beyond it the Handler reads
@@ -228,7 +228,7 @@ func (o *Options) forPlans() plan.Limits {
 
 const (
 	// reservedBytes is the maximum size of the body and of the response's buffer of a request in a reserve that no
-	// budget counts.
+	// budget counts, and of a response that is sent even if the budget has no room for it.
 	reservedBytes = 4 << 10
 
 	// maxReserve is the maximum number of requests in the reserve of one processor.

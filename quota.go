@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"sync"
@@ -187,13 +188,21 @@ func (o *responseShare) Evict() {
 	_ = http.NewResponseController(o.w).SetWriteDeadline(past)
 }
 
-// begin sets the response to text, which the client receives from now on. It reports whether the budget has room.
+// begin sets the response to text, which the client receives from now on. It reports whether the budget has room. A
+// response of at most reservedBytes is sent in any case, because a refusal would need as much memory.
 func (o *responseShare) begin(w http.ResponseWriter, text []byte, now time.Duration) bool {
 	o.w, o.text, o.sent, o.Large, o.UpTo = w, text, 0, cap(text) > xsync.SmallBytes, now
 	if o.reserved = o.reserved && cap(text) <= reservedBytes && o.Bytes() == 0; o.reserved {
 		return true
 	}
-	return !o.refused && o.budget.AddEvictable(&o.Reservation, cap(text)-o.Bytes(), o.minLagFor(cap(text)))
+	if o.budget.AddEvictable(&o.Reservation, cap(text)-o.Bytes(), o.minLagFor(cap(text))) {
+		return true
+	}
+	if o.reserved = len(text) <= reservedBytes; o.reserved {
+		o.budget.Free(&o.Reservation)
+		o.text = bytes.Clone(text) // its buffer may be larger
+	}
+	return o.reserved
 }
 
 // minLagFor returns how far other clients must be behind to be cut for a response of n bytes. For a small response it

@@ -95,6 +95,20 @@ func readBlock(t *testing.T, chain *memchain.Chain, b chaingql.Block, stream io.
 	}
 }
 
+// A refusal needs as much memory as a small response, so a small response is not refused.
+func TestSmallResponsesAreSentWhileResponsesFillTheBudget(t *testing.T) {
+	limit := fillBudget(t, 1<<20, func(_ *testing.T, _ *network, _ *memchain.Chain, fill func()) { fill() })
+	held := fillBudget(t, limit, func(t *testing.T, n *network, _ *memchain.Chain, fill func()) {
+		fill()
+		for _, accept := range []string{"application/graphql-response+json", "text/event-stream"} {
+			if res := n.ask(t, "POST", "{info{version}}", nil, accept); !strings.Contains(res, `{"data":{`) {
+				t.Errorf("%s: %s", accept, res)
+			}
+		}
+	})
+	equal(t, "bytes held for the response", held, limit)
+}
+
 // While the budget is full, a query on a socket is refused, but the subscriptions of the socket continue.
 func TestSocketContinuesWhileResponsesFillTheBudget(t *testing.T) {
 	limit := fillBudget(t, 1<<20, func(_ *testing.T, _ *network, _ *memchain.Chain, fill func()) { fill() })
