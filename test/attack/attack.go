@@ -53,6 +53,7 @@ type family struct {
 	name     string
 	attacks  []attack
 	separate bool   // run on a separate server, in parallel with other families
+	busy     bool   // needs most of a processor; two such families at once would delay honest clients
 	atOnce   bool   // run all attacks in parallel, because they wait for timeouts
 	kind     string // kind of the separate server; default: strong
 	many     bool   // opens up to 9,000 connections; two such families at once would need too many files

@@ -32,7 +32,7 @@ func h2Preface(window uint32, wide bool) []byte {
 }
 
 // h2Post returns the frames of the i-th POST on a connection. The request declares a body of length
-// bytes and contains the bytes of body, which may be fewer.
+// bytes and contains the bytes of body, which may be fewer. Its stream ends if they are all.
 func h2Post(i int, body string, length int, headers ...string) []byte {
 	text := func(b []byte, s string) []byte { return append(append(b, byte(len(s))), s...) } // len(s) < 127
 	// :method POST and :scheme http.
@@ -51,6 +51,13 @@ func h2Post(i int, body string, length int, headers ...string) []byte {
 	}
 	b := h2Frame(h2Headers, h2EndHeaders, stream, block)
 	return append(b, h2Frame(h2Data, flags, stream, []byte(body))...)
+}
+
+// h2Unended returns the frames of a POST that declares an empty body, and whose stream does not end.
+func h2Unended(i int) []byte {
+	b := h2Post(i, "", 0)
+	b[len(b)-5] = 0 // the flags of the last frame, which has no payload
+	return b
 }
 
 // dial2 opens an HTTP/2 connection without TLS and writes the preface and then all texts.

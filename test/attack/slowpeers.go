@@ -2,6 +2,7 @@ package attack
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -113,6 +114,24 @@ func slowPeers(full bool) []attack {
 			return readPostResponse(c)
 		})
 	}))
+	with(bodyCut, plain("a body that is declared empty and never ends (HTTP/2)", "TIMEOUT",
+		func(s *target) (outcome, error) {
+			c, err := s.dial2(h2Preface(65535, false), h2Unended(0))
+			if err != nil {
+				return outcome{}, err
+			}
+			defer c.Close()
+			for text := make([]byte, 0, 64<<10); len(text) < cap(text); {
+				n, err := c.Read(text[len(text):cap(text)])
+				if err != nil {
+					return ended(err)
+				}
+				if text = text[:len(text)+n]; bytes.Contains(text, []byte(`"code":"TIMEOUT"`)) {
+					return outcome{class: "TIMEOUT"}, nil
+				}
+			}
+			return outcome{class: "mixed"}, nil
+		}))
 	all = append(all, slowReaders()...)
 	return append(all, slowSockets(full)...)
 }
