@@ -55,26 +55,6 @@ const (
 	maxKeptBuffers = 4 << 10 // capacity of the buffers
 )
 
-// A Variable is one variable of a request.
-type Variable struct {
-	// Name is the name without the dollar sign.
-	Name []byte
-	// Value is nil or a bool, string, json.Number, []any, map[string]any or *Text.
-	Value any
-}
-
-// A Text is a string variable in a buffer of the request, which must not change before Run has returned. Only resolvers
-// of fields with ReadsText receive it; all others receive a string. To copy a string takes two allocations.
-type Text []byte
-
-// owned returns v, or a string if v is a *Text.
-func owned(v any) any {
-	if t, ok := v.(*Text); ok {
-		return string(*t)
-	}
-	return v
-}
-
 // Find binds the cached plan of a query to b and reports whether it succeeded. It reports false if the document is
 // not compiled, if the request has an error or if the operation is a subscription. In these cases, call Prepare.
 // Find allocates memory only for coerced variables, and to look up the plan of a document that has several operations
@@ -106,7 +86,15 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 		}
 		return nil, false
 	}
-	if b.bind(doc, operation, valueOf) != nil || b.Kind() != ast.Query {
+	op, err := doc.operation(operation)
+	if err != nil {
+		return false
+	}
+	if op.kind == ast.Subscription { // PrepareCached coerces its variables
+		b.op = op
+		return false
+	}
+	if b.bindOperation(op, doc.text, valueOf) != nil {
 		return false
 	}
 	if repeated {
@@ -161,12 +149,18 @@ var (
 	errLiteralMismatch = &Error{Message: "A literal does not have the type of its parameter.", Code: CodeInternal}
 )
 
-// bind selects an operation of doc, coerces its variables and parameters, chooses its plan and checks its cost.
+// bind selects an operation of doc and binds it.
 func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 	op, err := doc.operation(operation)
 	if err != nil {
 		return Errors{err}
 	}
+	return b.bindOperation(op, doc.text, valueOf)
+}
+
+// bindOperation coerces the variables and parameters of op, chooses its plan and checks its cost. text is the document
+// that was compiled.
+func (b *Bound) bindOperation(op *operation, text string, valueOf lookup) Errors {
 	var errs Errors
 	if b.variables, errs = op.bind(b.cache, b.variables[:0], valueOf); errs != nil {
 		return errs
@@ -189,7 +183,7 @@ func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 	}
 	var compiled *entry
 	if b.plan = op.plan; b.plan == nil {
-		if b.plan, compiled, errs = b.cache.planVariant(b, doc.text); errs != nil {
+		if b.plan, compiled, errs = b.cache.planVariant(b, text); errs != nil {
 			return errs
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -237,6 +238,18 @@ func TestCacheIsSafeForConcurrentUse(t *testing.T) {
 		}()
 	}
 	wg.Wait()
+}
+
+// PrepareCached coerces the variables of a subscription. If Find did it too, the work would be done twice.
+func TestFindDoesNotCoerceVariablesOfSubscriptions(t *testing.T) {
+	c := testCache(t, defaultLimits)
+	const text = "subscription($n:Int){ticks(n:$n)}"
+	prepare(t, c, text, nil)
+	var b Bound
+	found := c.Find(&b, []byte(text), "", []Variable{{Name: []byte("n"), Value: json.Number("1")}})
+	if found || !b.Subscribes() || len(b.variables) > 0 {
+		t.Errorf("found %v, subscribes %v, coerced %v", found, b.Subscribes(), b.variables)
+	}
 }
 
 // If Find gets the same text as before, it skips the lookup, but only while the document is cached. Such a call

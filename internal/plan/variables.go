@@ -9,6 +9,26 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
+// A Variable is one variable of a request.
+type Variable struct {
+	// Name is the name without the dollar sign.
+	Name []byte
+	// Value is nil or a bool, string, json.Number, []any, map[string]any or *Text.
+	Value any
+}
+
+// A Text is a string variable in a buffer of the request, which must not change before Run has returned. Only resolvers
+// of fields with ReadsText receive it; all others receive a string. To copy a string takes two allocations.
+type Text []byte
+
+// owned returns v, or a string if v is a *Text.
+func owned(v any) any {
+	if t, ok := v.(*Text); ok {
+		return string(*t)
+	}
+	return v
+}
+
 // A variableReader coerces the value that a request has for a variable: nil, or a bool, string, json.Number, []any
 // or map[string]any.
 type variableReader struct {
