@@ -95,7 +95,15 @@ func (h *Handler) serveStream(
 		// A slow client must not delay the end of the process, nor receive much after its credentials expired.
 		return ctx.Err() == nil && !h.streams.Closed()
 	}
-	why = h.send(w, r, media, s, wakes, gqlsse.Options{Cut: cut, Count: share.add, Progress: progress})
+	position := func() string {
+		if sub.more() { // the client resumes from a cursor, which may be invalid
+			return ""
+		}
+		return sub.cursor()
+	}
+	why = h.send(w, r, media, s, wakes, gqlsse.Options{
+		Position: position, Cut: cut, Count: share.add, Progress: progress,
+	})
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):
 		// The client received no last event with its position, so the position is logged.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -28,6 +29,23 @@ func TestEventStreamSendsNewBlocksWithCursorIDs(t *testing.T) {
 		e.expect("new blocks", nexts(blocks[10:])...)
 		time.Sleep(chaingql.DefaultKeepAliveInterval)
 		e.expect("a keep-alive comment", ":")
+		equal(t, "its position", e.position.Load(), any(string(blocks[19].Cursor)))
+	})
+}
+
+// A browser that was disconnected before it received an event must not miss the blocks in between.
+func TestEventStreamResumesFromItsBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(3, 20)
+		_, chain, n := serveChain(t, chaingql.Options{})
+		commit(t, chain, blocks[:10]...)
+		n.stream(t, allBlocks).expect("a stream, which makes the Handler read the newest block", ":")
+		e := n.stream(t, allBlocks)
+		e.expect("the beginning", ":")
+		_ = e.res.Body.Close()
+		commit(t, chain, blocks[10:]...)
+		e = n.stream(t, allBlocks, "Last-Event-ID", fmt.Sprint(e.position.Load()))
+		e.expect("the blocks in between", append([]string{":"}, nexts(blocks[10:])...)...)
 	})
 }
 

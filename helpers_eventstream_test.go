@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -16,9 +17,10 @@ import (
 
 // events is the client side of an event stream. It buffers the received lines.
 type events struct {
-	t     *testing.T
-	res   *http.Response
-	lines chan string
+	t        *testing.T
+	res      *http.Response
+	lines    chan string
+	position atomic.Value // the last id that came with a comment, as a string; not in lines
 }
 
 // stream opens an event stream by GET. pairs are names and values of headers.
@@ -44,11 +46,16 @@ func (n *network) stream(t *testing.T, document string, pairs ...string) *events
 
 // listen reads the lines of an event stream until the test ends.
 func listen(t *testing.T, res *http.Response, leave context.CancelFunc) *events {
-	e := &events{t, res, make(chan string, 1000)}
+	e := &events{t: t, res: res, lines: make(chan string, 1000)}
 	go func() {
 		defer close(e.lines)
+		comment := false // no event has begun since the last comment
 		for sc := bufio.NewScanner(res.Body); sc.Scan(); {
-			if line := sc.Text(); line != "" {
+			line := sc.Text()
+			comment = line == ":" || comment && !strings.HasPrefix(line, "event:")
+			if id, ok := strings.CutPrefix(line, "id: "); ok && comment {
+				e.position.Store(id)
+			} else if line != "" {
 				e.lines <- line
 			}
 		}

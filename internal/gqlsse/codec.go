@@ -67,12 +67,29 @@ func (c *Codec) AppendPrefix(dst []byte) []byte {
 func (c *Codec) AppendSuffix(dst []byte) []byte { return append(append(dst, c.tail...), c.complete...) }
 
 func (c *Codec) appendEvent(dst []byte, e Event) []byte {
-	dst = append(dst, c.head...)
-	// The cursor of a backend must not add lines to the event.
-	if c.id != "" && e.ID != "" && !strings.ContainsAny(e.ID, "\r\n\x00") {
-		dst = append(append(append(dst, c.id...), e.ID...), '\n')
-	}
+	dst = c.appendID(append(dst, c.head...), e.ID)
 	return append(append(append(dst, c.data...), e.Data...), c.tail...)
+}
+
+// appendPosition appends the position of the stream. An EventSource remembers an id without data, and dispatches no
+// event for it (WHATWG HTML 9.2.6).
+func (c *Codec) appendPosition(dst []byte, o *Options) []byte {
+	if o.Position == nil {
+		return dst
+	}
+	if line := c.appendID(nil, o.Position()); line != nil {
+		dst = append(append(dst, line...), '\n')
+	}
+	return dst
+}
+
+// appendID appends the line with an id, if the format has ids and id is one.
+func (c *Codec) appendID(dst []byte, id string) []byte {
+	// The cursor of a backend must not add lines to the event.
+	if c.id == "" || id == "" || strings.ContainsAny(id, "\r\n\x00") {
+		return dst
+	}
+	return append(append(append(dst, c.id...), id...), '\n')
 }
 
 // appendEnd appends the last event and, if the client should not reconnect, the end of the stream.

@@ -59,6 +59,11 @@ type Options struct {
 	// accepted extends it, up to WriteTimeout plus one second per 16 KiB.
 	WriteTimeout time.Duration
 
+	// Position returns the position of the stream after the last event, or "" if it is unknown. The client receives it
+	// at the beginning and with each heartbeat, so that a browser that reconnects without having received an event
+	// sends a Last-Event-ID. If Position is nil, only events have ids.
+	Position func() string
+
 	// Count is called before each write of more than 4 KiB with the number of bytes, and after the write with the
 	// negated number. If it returns false before a write, the stream ends. If Count is nil, writes are not counted.
 	Count func(bytes int) bool
@@ -102,7 +107,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 	codec.SetHeader(w.Header())
 	out := &writer{codec: codec, w: w, rc: http.NewResponseController(w), options: &o}
 	w.WriteHeader(http.StatusOK)
-	if err := out.send([]byte(codec.start)); err != nil {
+	if err := out.send(codec.appendPosition([]byte(codec.start), &o)); err != nil {
 		return err
 	}
 	var heartbeat <-chan time.Time
@@ -120,7 +125,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, o Options, wake <-chan st
 			return nil
 		case <-wake:
 		case <-heartbeat:
-			if err := out.send([]byte(codec.heartbeat)); err != nil {
+			if err := out.send(codec.appendPosition([]byte(codec.heartbeat), &o)); err != nil {
 				return err
 			}
 		}
