@@ -106,6 +106,9 @@ func items(list string) iter.Seq[string] {
 	}
 }
 
+// maxWeight is the maximum length of a weight in bytes. RFC 9110, section 12.4.2, permits five.
+const maxWeight = 32
+
 // accepted parses one item of an Accept list and returns its index in acceptable. ok is false if it is not there, is
 // malformed, asks for a charset other than UTF-8, or is a multipart type other than that of Apollo's protocol for
 // subscriptions.
@@ -130,8 +133,8 @@ func accepted(item string) (at int, q float64, ok bool) {
 		return 0, 0, false
 	}
 	whole, fraction, _ := strings.Cut(weight, ".")
-	if len(whole)+len(fraction) == 0 || !digits(whole) || !digits(fraction) {
-		return 0, 0, false // ParseFloat would allocate an error
+	if len(whole)+len(fraction) == 0 || !digits(whole) || !digits(fraction) || len(weight) > maxWeight {
+		return 0, 0, false // ParseFloat would allocate an error, or take long
 	}
 	q, err := strconv.ParseFloat(weight, 64)
 	return at, q, err == nil && q <= 1

@@ -24,6 +24,7 @@ func TestNoHeaderMakesNegotiationAllocate(t *testing.T) {
 		fill("", "*/*;q=x,"), fill("*/*;q=", "9"), fill("*/*;q=0.", "0"), fill(JSON, ";q=0"), fill(JSON, ";a=b"),
 		fill(JSON, `;a="b"`), fill(JSON+`;a="`, `\\`), fill("", ",\t"), fill("", "*/*;q=NaN,"), fill("", "x/x;q,"),
 		fill(JSON, " ;"), fill("", JSON+","), fill("", EventStream+";q=0.5,"),
+		fill("", JSON+";q=0."+strings.Repeat("0", 320)+"1,"), fill("", JSON+";q="+strings.Repeat("9", 310)+","),
 	} {
 		if len(header) > maxAccept {
 			t.Fatalf("%.40s: %d bytes", header, len(header))

@@ -74,6 +74,7 @@ func TestEveryFloatIsParsedInSimilarTime(t *testing.T) {
 		"1e-310", "5e-324", "4.9406564584124654e-324", "2.2250738585072011e-308", "1e-307", "9e-308", "1.7e308",
 		"9007199254740993e22", "179769313486231580793728971405301e276", // halfway between two numbers
 		"89255.000000000000000001e-310", "1.00000000000000011102230246251565404e300",
+		"9e308", "-2e308", "1797693134862315808e290", "1797693134862315807e290", "18014398509481986e292",
 	} {
 		if took := cost(text); took > 30*usual { // strconv.ParseFloat: 500 times
 			t.Errorf("%s takes %v, and 123456 takes %v", text, took/100, usual/100)

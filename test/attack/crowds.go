@@ -302,19 +302,21 @@ func longFloats() []attack {
 			}),
 			doc("default value "+short(number), either, "query($r:Float="+number+"){transfers(rate:$r)}"))
 	}
-	small := times(88, "1e-310 ")
-	fragment := "fragment F on Subscription{blocks(filter:" +
-		strings.Repeat("{seq_no:{in:["+small+"]},gen_utime:{notIn:["+small+"]},OR:", 8) + "{}" +
-		strings.Repeat("}", 8) + "){id}}"
-	all = append(all,
-		doc("1,408 subnormal numbers in 39 fragments and operations", either, fragment+
-			times(31, "fragment F# on Subscription{...F}")+times(8, "subscription S#{...F}")),
-		posted("1,600 subnormal numbers in variables", "406", func() string {
-			list := strings.TrimSuffix(times(100, "1e-310,"), ",")
-			return `{"query":"subscription(` + times(16, "$v#:[Float] ") + `){blocks(filter:` +
-				times(16, "{seq_no:{in:$v#},OR:") + "{}" + strings.Repeat("}", 16) + `){id}}","variables":{` +
-				strings.TrimSuffix(times(16, `"v#":[`+list+`],`), ",") + `}}`
-		}))
+	for _, number := range []string{"1e-310", "9e308"} { // almost zero, and just out of range
+		values := times(88, number+" ")
+		fragment := "fragment F on Subscription{blocks(filter:" +
+			strings.Repeat("{seq_no:{in:["+values+"]},gen_utime:{notIn:["+values+"]},OR:", 8) + "{}" +
+			strings.Repeat("}", 8) + "){id}}"
+		all = append(all,
+			doc("1,408 times "+number+" in 39 fragments and operations", either, fragment+
+				times(31, "fragment F# on Subscription{...F}")+times(8, "subscription S#{...F}")),
+			posted("1,600 times "+number+" in variables", "406|400 BAD_USER_INPUT", func() string {
+				list := strings.TrimSuffix(times(100, number+","), ",")
+				return `{"query":"subscription(` + times(16, "$v#:[Float] ") + `){blocks(filter:` +
+					times(16, "{seq_no:{in:$v#},OR:") + "{}" + strings.Repeat("}", 16) + `){id}}","variables":{` +
+					strings.TrimSuffix(times(16, `"v#":[`+list+`],`), ",") + `}}`
+			}))
+	}
 	hundred := "0." + strings.Repeat("123456789", 12)
 	return append(all,
 		doc("45 aliases with 100 digits each", either, "{"+times(45, "a#:transfers(rate:"+hundred+"#)")+"}"),
