@@ -3,6 +3,7 @@ package chaingql
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -194,7 +195,7 @@ func persistedHash(extensions map[string]any) (string, *httpError) {
 	if !ok {
 		return "", badRequest(`"extensions.persistedQuery" must be an object.`)
 	}
-	if fmt.Sprint(p["version"]) != "1" {
+	if v := p["version"]; v != json.Number("1") && v != "1" {
 		return "", badRequest("Unsupported persisted query version.")
 	}
 	hash, _ := p["sha256Hash"].(string)

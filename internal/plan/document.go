@@ -216,7 +216,10 @@ func (op *operation) bind(c *Cache, values []any, valueOf lookup) ([]any, Errors
 		case present:
 			err = inputError("Variable \"$%s\" of non-null type %q must not be null.", v.name, v.typ)
 		case v.hasDefault:
-			value = cloneValue(v.def) // a host's resolver may change it
+			// A resolver of the host may change it. It may be larger than its text: a host's fields have defaults, too.
+			if err = c.limits.countValues(&remaining, 1+countValues(v.def)); err == nil {
+				value = cloneValue(v.def)
+			}
 		case v.typ.NonNull:
 			err = inputError("Variable \"$%s\" of required type %q was not provided.", v.name, v.typ)
 		default:

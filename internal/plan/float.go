@@ -12,11 +12,11 @@ const (
 	maxFloat       = "1797693134862315807" // the digits of the greatest number that is not out of range
 )
 
-// parseFloat parses a number of a GraphQL document or of JSON in bounded time. For a number that is subnormal or slightly
-// out of range, and for some numbers with more digits than a uint64 can hold, strconv.ParseFloat needs up to 50 µs,
-// several hundred times as long as for others, and clients can send thousands of these. Therefore, numbers nearer to
-// zero than 1e-307 become 0, and only the first 19 significant digits count, which can change the result by one unit in
-// the last place.
+// parseFloat parses a number of a GraphQL document or of JSON in bounded time. For a number that is subnormal or
+// slightly out of range, and for some numbers with more digits than a uint64 can hold, strconv.ParseFloat needs up to
+// 50 µs, several hundred times as long as for others, and clients can send thousands of these. Therefore, numbers
+// nearer to zero than 1e-307 become 0, and only the first 19 significant digits count, which can change the result by
+// one unit in the last place.
 func parseFloat(text string) (float64, error) {
 	short := make([]byte, 0, maxFloatDigits+8)
 	at, digits, exp, fraction := 0, 0, 0, false // the number is 0.<digits> times 10 to the power of exp

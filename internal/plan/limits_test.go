@@ -188,6 +188,17 @@ func TestTokenLimitAppliesToValuesOfVariables(t *testing.T) {
 	}
 }
 
+// A default is larger than its text if the host's input types have defaults, too.
+func TestTokensLimitsTheValuesOfADefault(t *testing.T) {
+	c := testCache(t, Limits{Tokens: 60})
+	for n, valid := range map[int]bool{14: true, 15: false} {
+		_, errs := c.Prepare("query($v:[Filter!]=["+strings.Repeat("{}", n)+"]){echo(os:$v)}", "", nil)
+		if valid != (errs == nil) || errs != nil && errs[0].Limit != "Tokens" {
+			t.Errorf("%d objects: got %v, want an error: %v", n, errs, !valid)
+		}
+	}
+}
+
 func TestCommonDocumentsAreWithinDefaultLimits(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	full, err := os.ReadFile("testdata/introspection.graphql")

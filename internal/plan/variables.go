@@ -47,13 +47,16 @@ func (r *variableReader) fail(code string, v any, format string, args ...any) *E
 	return &Error{Message: msg + "; " + fmt.Sprintf(format, args...), Code: code}
 }
 
-// count counts values against the limit on all variables of a request. It returns an error if there are too many,
-// because a body of 128 KiB has room for 40,000 objects, which take a hundred times as much memory.
-func (r *variableReader) count(values int) *Error {
-	if r.remaining -= values; r.remaining >= 0 || r.limits.Tokens <= 0 {
+func (r *variableReader) count(values int) *Error { return r.limits.countValues(&r.remaining, values) }
+
+// countValues subtracts values from remaining, which begins as the limit on all variables of a request. It returns an
+// error if there are too many, because a body of 128 KiB has room for 40,000 objects, which take a hundred times as
+// much memory.
+func (l *Limits) countValues(remaining *int, values int) *Error {
+	if *remaining -= values; *remaining >= 0 || l.Tokens <= 0 {
 		return nil
 	}
-	return limitError("Tokens", nil, "The variables exceed the limit of %d values.", r.limits.Tokens)
+	return limitError("Tokens", nil, "The variables exceed the limit of %d values.", l.Tokens)
 }
 
 // countValues returns the number of values nested in a list or an object.
@@ -203,8 +206,10 @@ func scalarJSON(name string, v any) (any, bool) {
 		if _, ok := v.(string); ok {
 			return v, true
 		}
-		if n, err := strconv.ParseInt(fmt.Sprint(v), 10, 64); err == nil {
-			return strconv.FormatInt(n, 10), true // a float64 would lose digits
+		if n, ok := v.(json.Number); ok {
+			if n, err := n.Int64(); err == nil {
+				return strconv.FormatInt(n, 10), true // a float64 would lose digits
+			}
 		}
 		f, ok := number(v)
 		return strconv.FormatFloat(f, 'f', 0, 64), ok && f == math.Trunc(f) && math.Abs(f) < 1<<53
