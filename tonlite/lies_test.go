@@ -1,8 +1,10 @@
 package tonlite_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite"
@@ -98,6 +100,7 @@ func TestFalseResponsesAreRejected(t *testing.T) {
 		{"bag of billions of cells instead of a masterchain block", liteservertest.Bomb, page(early), "right"},
 		{"forged old blocks", liteservertest.FalseHistory, page(early), "right"},
 		{"some forged old blocks", liteservertest.FalsePast, page(early), "right"},
+		{"proofs of old blocks in small steps", liteservertest.Meander, page(early), "right"},
 		{"forged header of a shard block", liteservertest.FalseHeader, page(shards), "right"},
 		{"header of another block", liteservertest.FalseNumber, page(shards), "right"},
 		{"forged masterchain block by number", liteservertest.FalsePast, byNumber(oldMaster), "right"},
@@ -150,6 +153,28 @@ func TestCyclicProofIsRejected(t *testing.T) {
 	if n := s.Asked()["getBlockProof"]; n > 2 {
 		t.Errorf("Open requested %d proofs before it failed with %v, want at most 2", n, err)
 	}
+}
+
+// TestProofsInSmallStepsDoNotDelayPages prefers a server whose proofs lead from one key block to the previous one. It
+// responds in time, so no response is hedged.
+func TestProofsInSmallStepsDoNotDelayPages(t *testing.T) {
+	chain := generate(300)
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		liar, honest := m.start(chain), m.start(chain)
+		liar.Delay(100 * time.Millisecond)
+		honest.Delay(30 * time.Millisecond)
+		b := m.open(liar.Config(honest), &tonlite.Options{Cache: 8})
+		liar.SetLie(liteservertest.Meander)
+		for _, seqNo := range []uint32{20, 100, 200} {
+			b.Prefer(0)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			_, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 50, After: cursor(seqNo)})
+			if cancel(); err != nil {
+				t.Errorf("page after block %d: got error %v", seqNo, err)
+			}
+			time.Sleep(time.Second) // then the liar is used again
+		}
+	})
 }
 
 // TestBalanceDoesNotDependOnTheAccountsCells sends something else instead of them. The balance is a part of the

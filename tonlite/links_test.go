@@ -78,6 +78,8 @@ func TestProofThatMakesNoProgressIsRejected(t *testing.T) {
 		{"no links", 1, 18, nil, false},
 		{"forward to a block that is not a key block", 1, 18, []uint32{2}, false},
 		{"back and forward to a block that is not a key block", 2, 18, []uint32{1, 3}, false},
+		{"back to a key block after the target", 30, 10, []uint32{15}, false},
+		{"back past the target and forward", 30, 10, []uint32{8, 10}, false},
 		{"back to a block that is not a key block", 30, 10, []uint32{28}, false},
 		{"in a cycle", 1, 18, []uint32{8, 1, 8, 15, 18}, false},
 		{"past the target and back", 1, 8, []uint32{8, 15, 8}, false},

@@ -77,13 +77,17 @@ func (t *prover) proveStep(ctx context.Context, from, to lite.BlockID) (reached,
 	return reached, key, err
 }
 
-// followLinks verifies the links in a response. To guarantee progress, the links must end at the
-// target or at a key block that is closer to the target than from. Only the first and the last
-// link may lead backward, because other backward links could form a cycle. The first link may
-// lead from a block that is not a key block to the key block before it. The last link may lead
-// backward because nodes prove some blocks through the next key block.
+// followLinks verifies the links in a response. An earlier block must be proven by one link, because
+// the state after a block lists all earlier masterchain blocks. Links to a later block must, to
+// guarantee progress, end at it or at a key block that is closer to it than from. Only the first
+// and the last link may then lead backward, because other backward links could form a cycle. The
+// first link may lead from a block that is not a key block to the key block before it. The last
+// link may lead backward because nodes prove some blocks through the next key block.
 func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.BlockID, err error) {
 	reached = from
+	if from.SeqNo > to.SeqNo && (len(p.Links) != 1 || p.Links[0].To != to) {
+		return reached, key, fmt.Errorf("%w: an earlier block must be proven by one link", errProof)
+	}
 	for i, l := range p.Links {
 		if l.From != reached || reached == to {
 			return reached, key, fmt.Errorf("%w: the links are not connected", errProof)

@@ -58,6 +58,8 @@ const (
 	FalseLinks
 	// Circles sends proofs with valid links that form a cycle.
 	Circles
+	// Meander proves old blocks with valid links, but each response leads only to the previous key block.
+	Meander
 	// FalseNetwork claims another zero state.
 	FalseNetwork
 	// Garbage sends bytes that are not cells.
@@ -129,6 +131,8 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 			a.Links = a.Links[1:]
 		case l == Circles:
 			return c.circle(q.(lite.GetBlockProof))
+		case l == Meander:
+			return c.meander(q.(lite.GetBlockProof), a)
 		}
 		return a
 	case lite.AccountState:

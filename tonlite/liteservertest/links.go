@@ -147,3 +147,16 @@ func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
 	must(err)
 	return lite.BlockProof{From: q.Known, To: link.To, Links: []lite.Link{link}}
 }
+
+// meander returns a proof with one backward link to the previous key block, or a if the target is not before it.
+func (c *Chain) meander(q lite.GetBlockProof, a lite.BlockProof) lite.BlockProof {
+	for n := q.Known.SeqNo - 1; n > q.Target.SeqNo && n < q.Known.SeqNo; n-- {
+		if c.signed[n].toKey {
+			key, _ := c.master(n)
+			link, err := c.back(q.Known, key)
+			must(err)
+			return lite.BlockProof{From: q.Known, To: key, Links: []lite.Link{link}}
+		}
+	}
+	return a
+}
