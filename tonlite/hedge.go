@@ -163,3 +163,8 @@ func (set *servers) order() []int {
 	})
 	return order
 }
+
+// preferNext makes the server after the preferred one the preferred one.
+func (set *servers) preferNext() {
+	set.preferred.Store((set.preferred.Load() + 1) % uint32(len(set.all)))
+}

@@ -177,6 +177,20 @@ func TestProofsInSmallStepsDoNotDelayPages(t *testing.T) {
 	})
 }
 
+// TestProofsInSmallStepsDoNotDelayOpen lets such a server connect first, while the newest block is 142 key blocks away.
+func TestProofsInSmallStepsDoNotDelayOpen(t *testing.T) {
+	chain := generate(1000)
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		liar, honest := m.start(chain), m.start(chain)
+		liar.SetLie(liteservertest.Meander)
+		honest.Delay(20 * time.Millisecond) // the liar connects first
+		m.open(liar.Config(honest), &tonlite.Options{})
+		if n := liar.Asked()["getBlockProof"]; n > 2 {
+			t.Errorf("Open requested %d proofs from a server that sends only one link, want at most 2", n)
+		}
+	})
+}
+
 // TestBalanceDoesNotDependOnTheAccountsCells sends something else instead of them. The balance is a part of the
 // proof, while the cells of an account may be as large as the network allows.
 func TestBalanceDoesNotDependOnTheAccountsCells(t *testing.T) {

@@ -23,6 +23,10 @@ type prover struct {
 // key blocks, and there are a few key blocks per day.
 const maxParts = 10_000
 
+// If a response has fewer than minLinks links and does not reach the target, another server is preferred
+// for the rest of the proof. Nodes send 16 links, but a server that sends fewer need not be malicious.
+const minLinks = 8
+
 var errUnproven = errors.New("tonlite: cannot prove masterchain block")
 
 // prove proves the masterchain block id, starting from the newest proven key block. If id is
@@ -64,16 +68,21 @@ func (t *prover) proveStep(ctx context.Context, from, to lite.BlockID) (reached,
 	if from.SeqNo > to.SeqNo { // from may be the head
 		q = t.servers.after(from.SeqNo, q)
 	}
+	links := 0
 	err = t.servers.ask(ctx, q, func(answer lite.Message) error {
 		p, ok := answer.(lite.BlockProof)
 		if !ok || len(p.Links) == 0 {
 			return errAnswer
 		}
+		links = len(p.Links)
 		return t.servers.parse(ctx, func() (err error) {
 			reached, key, err = followLinks(p, from, to)
 			return err
 		})
 	})
+	if err == nil && reached != to && links < minLinks {
+		t.servers.preferNext()
+	}
 	return reached, key, err
 }
 

@@ -58,7 +58,7 @@ const (
 	FalseLinks
 	// Circles sends proofs with valid links that form a cycle.
 	Circles
-	// Meander proves old blocks with valid links, but each response leads only to the previous key block.
+	// Meander sends proofs with one valid link, which leads only to the next key block on the way to the target.
 	Meander
 	// FalseNetwork claims another zero state.
 	FalseNetwork

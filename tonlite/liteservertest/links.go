@@ -8,9 +8,9 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
-// maxLinks is the maximum number of links in one response. It is small so that most proofs need
-// several responses.
-const maxLinks = 2
+// maxLinks is the maximum number of links in one response. Nodes send 16. It is smaller so that more
+// proofs need several responses.
+const maxLinks = 8
 
 // blockProof returns a proof from one masterchain block to another. A proof of an earlier block
 // is one backward link. A proof of a later block consists of forward links from key block to key
@@ -148,8 +148,12 @@ func (c *Chain) circle(q lite.GetBlockProof) lite.Message {
 	return lite.BlockProof{From: q.Known, To: link.To, Links: []lite.Link{link}}
 }
 
-// meander returns a proof with one backward link to the previous key block, or a if the target is not before it.
+// meander returns a proof with one link, which leads from a block to the next key block on the way to the target. If
+// there is none, it returns a.
 func (c *Chain) meander(q lite.GetBlockProof, a lite.BlockProof) lite.BlockProof {
+	if first := a.Links[0]; len(a.Links) > 1 && !first.Back {
+		return lite.BlockProof{From: q.Known, To: first.To, Links: a.Links[:1]}
+	}
 	for n := q.Known.SeqNo - 1; n > q.Target.SeqNo && n < q.Known.SeqNo; n-- {
 		if c.signed[n].toKey {
 			key, _ := c.master(n)
