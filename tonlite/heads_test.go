@@ -51,15 +51,15 @@ func readBehind(t *testing.T, lag time.Duration, read func(ctx context.Context, 
 		for due := time.Now(); ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
 			for ; time.Since(due) > 0; due = due.Add(2500 * time.Millisecond) {
 				n.head++
-				head := n.head
-				n.first.Advance(head)
-				n.first.Forget(head - 5)
-				time.AfterFunc(lag, func() {
-					for _, s := range others {
-						s.Advance(head)
-					}
-				})
 			}
+			head := n.head
+			n.first.Advance(head)
+			n.first.Forget(head - 5)
+			time.AfterFunc(lag, func() { // at most one at a time, because their order would be random
+				for _, s := range others {
+					s.Advance(head)
+				}
+			})
 			own, cancel := context.WithTimeout(ctx, 5*time.Second) // Limits.BackendTimeout
 			if err := read(own, n); err != nil && ctx.Err() == nil {
 				t.Errorf("at block %d: got error %v", n.head, err)
