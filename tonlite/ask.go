@@ -170,7 +170,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
-			if wait, ok := q.(lite.Wait); ok && isLag(err) {
+			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
 				hope = hope || s.mayReach(wait.SeqNo)
 			} else {
 				hope = hope || s.recentlySucceeded()

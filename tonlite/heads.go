@@ -93,11 +93,8 @@ func (b *Backend) atHead(ctx context.Context, read func(head lite.BlockID) error
 	return err
 }
 
-// isLag reports whether err is the response of a server that lags.
-func isLag(err error) bool {
-	var response lite.Error
-	return errors.As(err, &response) && response.Code == lite.CodeTimeout
-}
+// isLag reports whether err is the response of a server that lags, or contains one.
+func isLag(err error) bool { return errors.Is(err, lite.Error{Code: lite.CodeTimeout}) }
 
 // after returns a query that a server answers like q, but that lets a server that lags wait for the
 // masterchain block with the given seq_no first, for at most a quarter of Options.Timeout.

@@ -95,13 +95,23 @@ func TestOldPagesNeedNoServerWithTheNewestBlock(t *testing.T) {
 	}
 }
 
-// TestBalancesNeedNoServerWithTheNewestBlock lets the server that is ahead withhold accounts. Balances must be those of
-// one of the newest blocks, the same one for all accounts of a call.
+// TestBalancesNeedNoServerWithTheNewestBlock lets the server that is ahead withhold accounts, or reject queries for
+// them. Balances must be those of one of the newest blocks, the same one for all accounts of a call.
 func TestBalancesNeedNoServerWithTheNewestBlock(t *testing.T) {
-	for _, lag := range []time.Duration{500 * time.Millisecond, 4 * time.Second} {
-		t.Run(lag.String(), func(t *testing.T) {
-			readBehind(t, lag, func(ctx context.Context, n *laggingNetwork) error {
-				n.first.SetLie(liteservertest.Withheld)
+	withhold := func(s *liteservertest.Server) { s.SetLie(liteservertest.Withheld) }
+	reject := func(s *liteservertest.Server) { s.Reject("getAccountState") }
+	for _, row := range []struct {
+		name string
+		lag  time.Duration
+		fail func(s *liteservertest.Server)
+	}{
+		{"500ms, withheld", 500 * time.Millisecond, withhold},
+		{"4s, withheld", 4 * time.Second, withhold},
+		{"4s, rejected", 4 * time.Second, reject},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			readBehind(t, row.lag, func(ctx context.Context, n *laggingNetwork) error {
+				row.fail(n.first)
 				addrs := slices.Collect(maps.Keys(n.chain.Balances(300)))[:2]
 				batch, err := n.Balances(ctx, addrs)
 				if err != nil {

@@ -87,7 +87,7 @@ func TestErrorsOfManyFailingServersStayShort(t *testing.T) {
 		}
 		b := m.open(all[0].Config(all[1:]...), &tonlite.Options{})
 		for _, s := range all {
-			s.SetLie(liteservertest.Rejection)
+			s.Reject("getBlockProof")
 			time.AfterFunc(500*time.Millisecond, func() { s.Advance(31) })
 		}
 		var lengths []int

@@ -3,6 +3,7 @@ package liteservertest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,9 +13,12 @@ import (
 
 // answer returns the response to a query, or nil if ctx is done before there is one.
 func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
-	s.count(q)
+	rejected := s.count(q)
 	if !s.awaitResume(ctx) || !s.awaitDelay(ctx, q) {
 		return nil
+	}
+	if rejected {
+		return lite.Error{Code: 228, Message: "Ratelimit exceeded"}
 	}
 	s.mu.Lock()
 	w, waits := q.(lite.Wait)
@@ -53,16 +57,18 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	return a
 }
 
-// count counts a query for Asked. A query that waits for a block counts as the query that it
-// contains.
-func (s *Server) count(q lite.Message) {
+// count counts a query for Asked, and reports whether Reject has its kind. A query that waits for a
+// block counts as the query that it contains.
+func (s *Server) count(q lite.Message) (rejected bool) {
 	if w, ok := q.(lite.Wait); ok {
 		q = w.Then
 	}
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", q), "lite.")
+	kind = strings.ToLower(kind[:1]) + kind[1:]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked[strings.ToLower(kind[:1])+kind[1:]]++
+	s.asked[kind]++
+	return slices.Contains(s.rejected, kind)
 }
 
 // awaitResume waits while the Server is stalled. It returns false if ctx is done first.

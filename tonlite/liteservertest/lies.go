@@ -72,8 +72,6 @@ const (
 	Withheld
 	// Flood sends many packets that answer no query, and no responses.
 	Flood
-	// Rejection rejects queries for proofs, as a server does that limits the rate of its clients.
-	Rejection
 	// WrongKind sends the response to another kind of query.
 	WrongKind
 )
@@ -82,9 +80,6 @@ const (
 func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 	if l == Flood {
 		return lite.Noise(10_000)
-	}
-	if _, ok := q.(lite.GetBlockProof); ok && l == Rejection {
-		return lite.Error{Code: 228, Message: "Ratelimit exceeded"}
 	}
 	switch a := a.(type) {
 	case lite.MasterchainInfo:

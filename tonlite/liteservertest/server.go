@@ -37,6 +37,7 @@ type Server struct {
 	newWait      time.Duration // set by DelayNew
 	lackWait     time.Duration // set by DelayMissing
 	lie          Lie
+	rejected     []string // kinds of queries, set by Reject
 	asked        map[string]int
 
 	running sync.WaitGroup
@@ -219,6 +220,14 @@ func (s *Server) SetLie(lie Lie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lie = lie
+}
+
+// Reject makes the Server reject queries of the given kinds, as a server does that limits the rate of
+// its clients, and no others. The kinds are named as in the result of Asked.
+func (s *Server) Reject(kinds ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rejected = kinds
 }
 
 // Asked returns the number of queries that the Server has received since the last call of Asked.

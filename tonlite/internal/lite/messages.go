@@ -76,6 +76,9 @@ func (e Error) Error() string {
 	return fmt.Sprintf("the server responded with error %d: %.200q", e.Code, e.Message)
 }
 
+// Is reports whether target is an Error with the same code and no message.
+func (e Error) Is(target error) bool { return target == Error{Code: e.Code} }
+
 // A BlockID identifies a block by its position and its hashes.
 type BlockID struct {
 	Workchain int32
