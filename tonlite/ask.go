@@ -132,8 +132,8 @@ func (set *servers) connectAll(ctx context.Context) error {
 // ask sends a query to one server after another until a response passes check, as a hedgedQuery
 // does. Calls of check do not overlap. If no server has the requested block, ask returns
 // errMissing. However, a server that fails at the moment might have the block. Therefore, if any
-// failing server succeeded recently, or responded that it lags behind, ask returns the errors of the
-// failing servers instead. In haste, errMissing includes servers that have not replied in time.
+// failing server mayHave it, or responded that it lags behind, ask returns the errors of the failing
+// servers instead. In haste, errMissing includes servers that have not replied in time.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
 	return set.askIn(ctx, set.order(), q, check)
 }
@@ -144,7 +144,8 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		return errClosed
 	}
 	var missing, failed error
-	hope := false     // whether a server that lags, or fails but succeeded recently, may have the block
+	var failing []*server
+	hope := false     // whether a server that lags or fails may have the block
 	lagging := false  // whether a server lags behind the known head
 	rejected := false // whether a server rejects the query
 	late := true      // whether the first server has not replied yet
@@ -173,33 +174,23 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
 				hope = hope || s.mayReach(wait.SeqNo)
 			} else {
-				hope = hope || s.recentlySucceeded()
+				failing = append(failing, s)
 				rejected = rejected || errors.As(err, &serverErr) && !isLag(err)
 			}
 		}
 	}
-	if missing != nil && (!hope || h.haste != nil) {
-		return missing
+	if missing != nil {
+		for _, s := range failing {
+			hope = s.mayHave(q) || hope
+		}
+		if !hope || h.haste != nil {
+			return missing
+		}
 	}
 	if failed = fmt.Errorf("tonlite: %w", failed); rejected {
 		return failed
 	}
 	return outage{failed}
-}
-
-// An outage is the error of a call that no server has answered in time, or that exceeds a limit on
-// concurrent calls. A later call may succeed. An outage also wraps [chaingql.ErrUnavailable].
-type outage struct{ error }
-
-func (o outage) Unwrap() []error { return []error{o.error, chaingql.ErrUnavailable} }
-
-// timedOut returns the error of a call whose context ended with err. If its deadline has passed,
-// that is an outage.
-func timedOut(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, chaingql.ErrUnavailable) {
-		return outage{err}
-	}
-	return err
 }
 
 // fetch sends q to server s, with a deadline of its own. The caller must call release when it has
@@ -228,7 +219,7 @@ func (set *servers) judge(
 	if err == nil {
 		err = recoverPanics(func() error { return check(r.answer) })
 		if r.release(); err == nil {
-			s.succeeded()
+			s.succeeded(q)
 			return nil
 		}
 		switch {

@@ -201,7 +201,7 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 			}
 			begin = time.Now()
 			if err = recoverPanics(func() error { return b.advance(ctx, id) }); err == nil {
-				l.server.succeeded()
+				l.server.succeeded(nil)
 				l.delayed = time.Since(begin) >= minPollInterval
 				if l.switched { // the preferred server may not have the block
 					b.servers.preferred.Store(uint32(l.place))

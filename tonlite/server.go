@@ -40,6 +40,14 @@ type server struct {
 	head        uint32        // seq_no of the newest masterchain block that the server has announced
 	moved       time.Time     // when the server announced it
 	latency     time.Duration // moving average of the time until a response; 0 if there was none
+	unproved    unprovedBlocks
+}
+
+// An unprovedBlocks stands for the masterchain blocks that a server has failed to prove, while others do not have
+// them.
+type unprovedBlocks struct {
+	newest      uint32    // seq_no of the newest of them
+	since, last time.Time // first and last failure, with at most a minute between two failures
 }
 
 // A dialAttempt is an attempt to connect that concurrent callers share. When done is closed,
@@ -208,17 +216,46 @@ func (s *server) failed(err error) {
 	}
 }
 
-func (s *server) succeeded() {
+// succeeded records a valid response to q, or to a Follow if q is nil.
+func (s *server) succeeded(q lite.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.backoff, s.retryAt, s.cause, s.lastSuccess = 0, time.Time{}, nil, time.Now()
+	if seqNo, proven := masterLookup(q); proven && seqNo <= s.unproved.newest {
+		s.unproved = unprovedBlocks{}
+	}
 }
 
-// recentlySucceeded reports whether the server sent a valid response in the last minute.
-func (s *server) recentlySucceeded() bool {
+// mayHave is called if the server failed to answer q, and others do not have the requested block. It reports whether
+// the server may have that block: it sent a valid response in the last minute, and has not failed for a minute to
+// prove this or an older block. Otherwise a server could hide the end of the history forever.
+func (s *server) mayHave(q lite.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if seqNo, _ := masterLookup(q); seqNo > 0 {
+		u := &s.unproved
+		if time.Since(u.last) > time.Minute {
+			*u = unprovedBlocks{since: time.Now()}
+		}
+		u.newest, u.last = max(u.newest, seqNo), time.Now()
+		if time.Since(u.since) >= time.Minute {
+			return false
+		}
+	}
 	return time.Since(s.lastSuccess) < time.Minute
+}
+
+// masterLookup returns the seq_no of the masterchain block that q looks up, or 0. proven reports whether a valid
+// response includes a proof.
+func masterLookup(q lite.Message) (seqNo uint32, proven bool) {
+	wait, proven := q.(lite.Wait)
+	if proven { // see Backend.proven
+		q = wait.Then
+	}
+	if look, ok := q.(lite.LookupBlock); ok && look.Workchain == masterchain {
+		return look.SeqNo, proven
+	}
+	return 0, false
 }
 
 // closeIfSilent closes a connection that has received nothing since the given time, because it

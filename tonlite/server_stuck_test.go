@@ -37,6 +37,82 @@ func TestStuckServerDoesNotHideTheEndOfTheHistory(t *testing.T) {
 	}
 }
 
+// A server that fails may have blocks that others do not have, so it may hide the end of the history, but only for a
+// minute. It works otherwise.
+func TestFailingServerHidesTheEndOfTheHistoryForAMinute(t *testing.T) {
+	for name, fail := range map[string]func(s *liteservertest.Server){
+		"rejects lookups": func(s *liteservertest.Server) { s.Reject("lookupBlock") },
+		"invents blocks and rejects their proof": func(s *liteservertest.Server) {
+			s.SetLie(liteservertest.FalseClaims)
+			s.Reject("getBlockProof")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(320)
+				failing, honest := m.start(chain), m.start(chain)
+				for _, s := range []*liteservertest.Server{failing, honest} {
+					s.Advance(300)
+					s.Forget(220)
+				}
+				b := m.open(failing.Config(honest), &tonlite.Options{Cache: 8})
+				fail(failing)
+				for begin := time.Now(); time.Since(begin) < 3*time.Minute; time.Sleep(5 * time.Second) {
+					b.Prefer(0)
+					if err := b.Ping(t.Context()); err != nil {
+						t.Error(err)
+					}
+					after := time.Since(begin)
+					early := after < 70*time.Second
+					_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3, After: cursor(100)})
+					if !errors.Is(err, chaingql.ErrCursorTooOld) && !early {
+						t.Errorf("after %v: an old page returned error %v, want ErrCursorTooOld", after, err)
+					}
+					q := chaingql.BlocksQuery{Last: 50, Before: cursor(223)}
+					page, err := b.Blocks(t.Context(), q)
+					q.After = cursor(220)
+					if !early && (err != nil || !slices.Equal(page, chaingql.PageOf(chain.Blocks(), q))) {
+						t.Errorf("after %v: the oldest page has %d blocks and error %v", after, len(page), err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A server that limits the rate of its clients has blocks that the other one does not have. A client reads them, and
+// repeats each page that fails.
+func TestServerThatFailsForSecondsKeepsItsHistory(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(320)
+		archive, other := m.start(chain), m.start(chain)
+		other.Forget(220)
+		b := m.open(archive.Config(other), &tonlite.Options{Cache: 8})
+		at, pages := uint32(20), 0
+		for i := range 300 {
+			archive.Reject("lookupBlock", "getBlockProof")
+			if i%50 > 45 { // for four of 50 seconds
+				archive.Reject()
+			}
+			b.Prefer(0)
+			if err := b.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3, After: cursor(at)})
+			switch {
+			case errors.Is(err, chaingql.ErrCursorTooOld):
+				t.Errorf("after %d seconds, the page after block %d returned error %v", i, at, err)
+			case err == nil && len(page) == 3:
+				at, pages = at+5, pages+1
+			}
+			time.Sleep(time.Second)
+		}
+		if pages != 24 {
+			t.Errorf("read %d pages, want 24", pages)
+		}
+	})
+}
+
 // A server is set up anew: when it is back, it has only blocks that are newer than the next one. The other server
 // is stuck.
 func TestFollowEndsIfNoServerHasTheNextBlock(t *testing.T) {
