@@ -10,7 +10,8 @@
 //	go run ./example -replay generated
 //	go run ./example -replay directory/of/packs
 //
-// It stops cleanly on SIGTERM and SIGINT.
+// On SIGTERM and SIGINT, the program reports for the time -drain-lead that it is not ready, and then
+// stops cleanly. A second signal ends it at once.
 package main
 
 import (
@@ -54,16 +55,17 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	unproven := flags.Bool("unproven", false,
 		"accept masterchain blocks without proof; needed if the configuration has no init_block")
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	lead := flags.Duration("drain-lead", 3*time.Second, "`time` from a signal, when readiness ends, to the shutdown")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *pace <= 0 {
 		return fmt.Errorf("example: -pace must be positive, but is %v", *pace)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	replaying, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the shutdown, clients receive blocks
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer cancel()
+	defer stop()
 	var config []byte
 	switch {
 	case *replayed != "":
@@ -72,7 +74,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 		defer r.server.Stop()
-		running.Go(func() { r.run(ctx, *pace) })
+		running.Go(func() { r.run(replaying, *pace) })
 		config, *unproven = r.server.Config(), *replayed != "generated" // packs contain no trusted block
 	case *from != "":
 		var err error
@@ -94,10 +96,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	states := *replayed == "" || *replayed == "generated" // packs contain no states, so there are no balances
-	return serve(ctx, backend, listener, states, stdout)
+	return serve(ctx, backend, listener, states, *lead, stdout)
 }
 
-func serve(ctx context.Context, backend *tonlite.Backend, listener net.Listener, states bool, stdout io.Writer) error {
+// serve serves backend until ctx is done and the time lead has passed. If states is set, it prints how to request a
+// balance.
+func serve(
+	ctx context.Context, backend *tonlite.Backend, listener net.Listener, states bool, lead time.Duration,
+	stdout io.Writer,
+) error {
 	handler := chaingql.New(backend, &chaingql.Options{AllowedOrigins: []string{"*"}})
 	mux := http.NewServeMux()
 	chaingql.Mount(mux, "/{project}/graphql", handler)
@@ -141,6 +148,7 @@ curl http://%[1]s/demo/graphql -H 'Content-Type: application/json' `+
 	var err error
 	select {
 	case <-ctx.Done():
+		handler.Drain(context.Background(), lead)
 	case err = <-failed:
 	}
 	leave, done := context.WithTimeout(context.Background(), drain)

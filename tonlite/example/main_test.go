@@ -18,7 +18,8 @@ func TestExampleServesReplayedChain(t *testing.T) {
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- run(ctx, []string{"-replay", "generated", "-pace", "20ms", "-addr", "127.0.0.1:0"}, in)
+		args := []string{"-replay", "generated", "-pace", "20ms", "-addr", "127.0.0.1:0", "-drain-lead", "2s"}
+		ended <- run(ctx, args, in)
 		_ = in.Close()
 	}()
 	buf := make([]byte, 4096)
@@ -59,6 +60,20 @@ func TestExampleServesReplayedChain(t *testing.T) {
 		}
 	}
 	cancel()
+	ready := strings.Replace(url, "/demo/graphql", "/readyz", 1)
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		res, err := client.Get(ready)
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("after a signal, readiness did not end before the shutdown: got error %v", err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode == http.StatusServiceUnavailable {
+			break
+		}
+	}
+	if got := ask(latest); !strings.Contains(got, `"seq_no":`) {
+		t.Errorf("before the shutdown, the latest block is %s", got)
+	}
 	if err := <-ended; err != nil {
 		t.Errorf("run: got error %v after its context was canceled", err)
 	}
