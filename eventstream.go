@@ -96,7 +96,7 @@ func (h *Handler) serveStream(
 		return ctx.Err() == nil && !h.streams.Closed()
 	}
 	position := func() string {
-		if sub.more() { // the client resumes from a cursor, which may be invalid
+		if sub.behind() { // the client resumes from a cursor, which may be invalid
 			return ""
 		}
 		return sub.cursor()

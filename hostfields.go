@@ -269,6 +269,8 @@ func (f *hostStream) next() (response []byte, err error) {
 
 func (f *hostStream) more() bool { return f.took }
 
+func (f *hostStream) behind() bool { return false }
+
 func (f *hostStream) id() string { return "" }
 
 func (f *hostStream) cursor() string { return "" }

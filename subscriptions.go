@@ -127,8 +127,9 @@ type subscription struct {
 	// begun reports that the subscription started after the newest block, or has received a block after its cursor. If
 	// so, the client's cursor cannot be the cause of a later failure.
 	begun bool
-	// hasMore is the result of more.
+	// hasMore and isBehind are the results of more and behind.
 	hasMore  bool
+	isBehind bool
 	observed *observed
 	reader   blocklog.Reader[Block]
 
@@ -143,9 +144,10 @@ type stream interface {
 	// next returns the next event, or nothing if there is no event yet. When the stream has ended, err is io.EOF or an
 	// *ending.
 	next() (response []byte, err error)
-	// more reports whether next may have another event before the client is woken. Before the first call of next, it
-	// reports whether that call may search stored blocks.
+	// more reports whether next may have another event before the client is woken.
 	more() bool
+	// behind reports whether the next call of next reads stored blocks.
+	behind() bool
 	// id returns the id of the event that next has returned last.
 	id() string
 	// cursor returns the position to resume from, or "" if there is none.
@@ -241,7 +243,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 			response, _ := shared.Run(context.Background(), c.source(&matching), nil)
 			return response
 		}
-		s := &subscription{chain: c, forget: forget, begun: !resumes, hasMore: resumes}
+		s := &subscription{chain: c, forget: forget, begun: !resumes, isBehind: resumes}
 		interest.Reader = &s.reader
 		if _, closed := c.blocks.Join(interest); closed == nil {
 			_, s.observed = h.events.begin(ctx, op, by.caller)
@@ -264,6 +266,7 @@ func (s *subscription) next() (response []byte, err error) {
 		} else {
 			s.hasMore = item.Searching
 		}
+		s.isBehind = item.Behind
 		return item.Payload, nil
 	}
 	s.over = failed
@@ -289,6 +292,8 @@ func (s *subscription) next() (response []byte, err error) {
 }
 
 func (s *subscription) more() bool { return s.hasMore }
+
+func (s *subscription) behind() bool { return s.isBehind }
 
 func (s *subscription) id() string { return s.chain.cursor(s.reader.LastReturned(), s.gaps) }
 

@@ -180,15 +180,15 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 	if p.trace.Parent != "" {
 		ownTrace = p.trace.size()
 	}
-	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, bool, error) {
+	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
 		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake})
 		if err != nil {
-			return nil, false, requestError(false, err)
+			return nil, requestError(false, err)
 		}
 		if blocks, ok := sub.(*subscription); ok {
-			return socketStream[*subscription]{blocks}, blocks.more(), nil
+			return socketStream[*subscription]{blocks}, nil
 		}
-		return socketStream[stream]{sub}, sub.more(), nil
+		return socketStream[stream]{sub}, nil
 	}}, nil
 }
 
@@ -209,6 +209,8 @@ func (s socketStream[S]) Next() (response []byte, more bool, err error) {
 	}
 	return response, s.stream.more(), err
 }
+
+func (s socketStream[S]) Behind() bool { return s.stream.behind() }
 
 func (s socketStream[S]) Cursor() string { return s.stream.cursor() }
 

@@ -32,6 +32,10 @@ type Item struct {
 	// Searching reports, without a Payload, that the Reader has not reached the newest block yet and that its last
 	// search found no match. A caller may let other Readers go first.
 	Searching bool
+
+	// Behind reports that the next call of Next evaluates blocks that the Log has passed to others before, if their
+	// page has arrived.
+	Behind bool
 }
 
 // An Origin is a place from which a Reader gets the block of an [Item].
@@ -106,7 +110,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			more, err := g.log.seek(r)
 			g.mu.Lock()
 			if !more {
-				return Item{Searching: err == nil && r.foundNothing}, err
+				return Item{Searching: err == nil && r.foundNothing, Behind: err == nil}, err
 			}
 			continue
 		case at.next == catchingUp: // the reader's page has unread blocks
@@ -135,6 +139,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		if item.Payload != nil {
 			r.lastReturned = item.Cursor
 			item.Reported = r.reportedGaps(item.Cursor)
+			item.Behind = r.at.next == catchingUp || r.at.next < max(r.since, g.since)
 		}
 		if item.Payload != nil || err != nil {
 			return item, err
@@ -143,7 +148,7 @@ func (r *Reader[B]) Next() (Item, error) {
 			g.mu.Unlock()
 			r.wake.Wake() // the caller may serve other readers before it calls Next again
 			g.mu.Lock()
-			return Item{Searching: true}, nil
+			return Item{Searching: true, Behind: true}, nil
 		}
 	}
 }

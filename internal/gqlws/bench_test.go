@@ -45,12 +45,12 @@ func (*broadcastSession) Limit(string) {}
 func (*broadcastSession) Closed(error) {}
 
 func (bs *broadcastSession) Start(context.Context, []byte) (Operation, error) {
-	return Operation{Open: func(wake xsync.Waker) (Stream, bool, error) {
+	return Operation{Open: func(wake xsync.Waker) (Stream, error) {
 		v := &broadcastStream{wake: wake}
 		bs.mu.Lock()
 		defer bs.mu.Unlock()
 		bs.streams = append(bs.streams, v)
-		return v, false, nil
+		return v, nil
 	}}, nil
 }
 
@@ -67,6 +67,7 @@ func (v *broadcastStream) Next() ([]byte, bool, error) {
 	return payload, v.remaining.Add(-1) > 0, nil
 }
 
+func (*broadcastStream) Behind() bool           { return false }
 func (*broadcastStream) Pending() *RequestError { return nil }
 func (*broadcastStream) Cursor() string         { return "" }
 func (*broadcastStream) Close(error)            {}

@@ -53,6 +53,7 @@ type endlessStream []byte
 
 func (s endlessStream) Next() ([]byte, bool, error) { return s, true, nil }
 func (endlessStream) Cursor() string                { return "" }
+func (endlessStream) Behind() bool                  { return false }
 func (endlessStream) Pending() *RequestError        { return nil }
 func (endlessStream) Close(error)                   {}
 
@@ -63,7 +64,7 @@ type endlessSession struct {
 }
 
 func (s endlessSession) Start(context.Context, []byte) (Operation, error) {
-	return Operation{Open: func(xsync.Waker) (Stream, bool, error) { return s.stream, false, nil }}, nil
+	return Operation{Open: func(xsync.Waker) (Stream, error) { return s.stream, nil }}, nil
 }
 
 func TestPeerCloseFrameIsAnsweredWhileServerSendsEndlessStream(t *testing.T) {

@@ -42,8 +42,8 @@ const (
 // reader end, close the net.Conn.
 //
 // The server's writer pool writes the frames. If a write has to wait for the peer, the connection starts a goroutine
-// of its own for the write (writeLoop), but only the pool searches. wg counts the goroutines of writes, queries and
-// timers. The reader waits for them before it ends.
+// of its own for the write (writeLoop), but only the pool reads stored data. wg counts the goroutines of writes,
+// queries and timers. The reader waits for them before it ends.
 //
 //	peer ──► readLoop ──► codec.decode ──► handleMessage ──► Session.Start
 //	                                             │                 │ Run: a goroutine
@@ -64,14 +64,15 @@ type conn struct {
 	closeFrameQueued bool            // the close frame has been or will be written next; nothing else is sent
 	keepAliveDue     bool            // a keep-alive must be written
 	pingDue          bool            // a ping must be written
-	searchQueued     bool            // the connection waits for a turn to search
-	searchTurn       bool            // the next gather may call Next of operations that search
-	passedOver       uint8           // payloads since the last such gather that were sent before a search
+	waits            [paces]bool     // the connection is in these queues of the writerPool, except for the first one
+	foundNothing     bool            // the last call of Next that read stored data found none
+	turn             pace            // the next gather may call Next of operations with this pace
+	passedOver       uint8           // payloads since the last turn to search that were sent before slower operations
 	ready            []*operation    // operations whose Next must be called, in this order
 	readyOne         [1]*operation   // the first array of ready
 	outbox           [][]byte        // frames that are written before data: acks, errors, pongs
 	unsentInWrite    int             // part of unsentBytes that is in the current write
-	next             [2]*conn        // next connection in each queue of the writerPool; protected by its mutex
+	next             [paces]*conn    // next connection in each queue of the writerPool; protected by its mutex
 	raw              syscall.RawConn // net.raw
 	changed          sync.Cond       // signals changes that throttle and beginCloseFrame wait for
 

@@ -189,15 +189,15 @@ func (s *fakeSession) Start(ctx context.Context, payload []byte) (Operation, err
 	case q == "{stubborn}":
 		return s.query(func(context.Context) []byte { <-s.release; return []byte(`{}`) }), nil
 	case strings.HasPrefix(q, "subscription"):
-		return Operation{Open: func(wake xsync.Waker) (Stream, bool, error) {
+		return Operation{Open: func(wake xsync.Waker) (Stream, error) {
 			st := &fakeStream{session: s, ctx: ctx, wake: wake}
 			s.mu.Lock()
+			st.behind = s.searches
 			s.streams = append(s.streams, st)
 			s.openCount++
-			searches := s.searches
 			s.mu.Unlock()
 			wake.Wake() // wake may be called before Open has returned
-			return st, searches, nil
+			return st, nil
 		}}, nil
 	default:
 		return Operation{Run: func(context.Context) []byte { return []byte(fixedResponses[q]) }}, nil

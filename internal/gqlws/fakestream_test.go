@@ -29,6 +29,7 @@ type fakeStream struct {
 	panicInCalls bool
 	goexitInNext bool   // Next calls runtime.Goexit
 	search       func() // set by startSearching
+	behind       bool
 }
 
 func (s *fakeStream) Next() (payload []byte, more bool, err error) {
@@ -62,6 +63,12 @@ func (s *fakeStream) Next() (payload []byte, more bool, err error) {
 		return []byte(payload), len(s.queue) > 0 || s.err != nil, nil
 	}
 	return nil, search != nil, s.err
+}
+
+func (s *fakeStream) Behind() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.behind || s.search != nil
 }
 
 func (s *fakeStream) Cursor() string {

@@ -49,15 +49,23 @@ func (c *conn) callStart(ctx context.Context, payload []byte) (o Operation, err 
 
 func (c *conn) callOpen(o Operation, op *operation) (err error) {
 	defer c.recoverPanic("Operation.Open", &err)
-	if op.stream, op.searching, err = o.Open(op); err == nil && op.stream == nil {
-		err = errors.New("gqlws: Operation.Open returned neither a Stream nor an error")
+	op.stream, err = o.Open(op)
+	switch {
+	case err != nil:
+		return err
+	case op.stream == nil:
+		return errors.New("gqlws: Operation.Open returned neither a Stream nor an error")
 	}
-	return err
+	if op.stream.Behind() {
+		op.pace = paceBehind
+	}
+	return nil
 }
 
-func (c *conn) callNext(s Stream) (payload []byte, more bool, err error) {
+func (c *conn) callNext(s Stream) (payload []byte, more, behind bool, err error) {
 	defer c.recoverPanic("Stream.Next", &err)
-	return s.Next()
+	payload, more, err = s.Next()
+	return payload, more, s.Behind(), err
 }
 
 func (c *conn) callClose(op *operation) {

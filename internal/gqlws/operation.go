@@ -35,7 +35,8 @@ type operation struct {
 	running        bool // query: its goroutine was started
 	queued         bool // the operation is in conn.ready
 	inCall         bool // Run or Next is in progress
-	searching      bool // Open returned searches, or the last Next returned more, but no payload
+	pace           pace // see setPace
+	found          bool // Next has returned a payload
 	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
 	counted        bool // Operation.Counted
 	unsent         int  // query: size of the response until a write contains it
@@ -65,6 +66,7 @@ func (r *queryResult) Next() (payload []byte, more bool, err error) {
 	return payload, true, r.err
 }
 
+func (r *queryResult) Behind() bool           { return false }
 func (r *queryResult) Cursor() string         { return "" }
 func (r *queryResult) Pending() *RequestError { return nil }
 func (r *queryResult) Close(error)            {}

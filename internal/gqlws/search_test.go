@@ -97,6 +97,8 @@ type searcher struct {
 	calls int
 }
 
+func (s *searcher) Behind() bool { return true }
+
 func (s *searcher) Next() (payload []byte, more bool, err error) {
 	s.calls++
 	return nil, true, nil
@@ -117,7 +119,7 @@ func newSearchingConn(t *testing.T, stream Stream) (*conn, *searcher) {
 	search := new(searcher)
 	for i, st := range []Stream{search, stream} {
 		op := &operation{id: operationID{key: fmt.Sprint(i)}, ctx: xsync.WithTimeout(c.ctx, 0), phase: opActive}
-		op.stream, op.searching = st, i == 0
+		op.stream, op.pace = st, pace(2-2*i)
 		c.mu.Lock()
 		c.ops[op.id.key] = op
 		c.queueNext(op)
@@ -141,7 +143,7 @@ func TestPayloadIsSentWithoutASearch(t *testing.T) {
 			taskRequeue)
 	}
 	c.requeue()
-	if got, turn := c.server.writers.dequeue(); got != c || !turn || !c.beginSearchTurn() {
+	if got, turn := c.server.writers.dequeue(); got != c || turn != paceSearching || !c.beginTurn(turn) {
 		t.Fatal("the connection does not wait for a turn to search")
 	}
 	if c.gather(&b, batchSize); search.calls != 1 {
@@ -155,7 +157,7 @@ func TestSearchIsServedWhileAnotherStreamAlwaysHasPayloads(t *testing.T) {
 	for range 2 * maxPassedOver {
 		if c.gather(&b, 1) == taskRequeue {
 			c.requeue()
-			if got, turn := c.server.writers.dequeue(); got != c || !turn || !c.beginSearchTurn() {
+			if got, turn := c.server.writers.dequeue(); got != c || turn != paceSearching || !c.beginTurn(turn) {
 				t.Fatal("the connection does not wait for a turn to search")
 			}
 		}
@@ -196,4 +198,40 @@ func TestLivePayloadDoesNotWaitForTheTurnToSearch(t *testing.T) {
 		p.conn.Close()
 		shutdown(t, s)
 	})
+}
+
+// A client may start hundreds of subscriptions from old cursors that find nothing. Only the first one has a turn among
+// the clients that catch up.
+func TestConnectionThatFindsNothingWaitsWithAllItsNewStreams(t *testing.T) {
+	c, _ := newSearchingConn(t, new(searcher))
+	fresh, other := c.ready[1], c.ready[0]
+	fresh.pace, other.pace = paceBehind, paceBehind
+	if got := c.pace(); got != paceBehind {
+		t.Errorf("a new connection has pace %d, want %d", got, paceBehind)
+	}
+	c.setPace(other, false, true, true)
+	if got := c.pace(); got != paceSearching {
+		t.Errorf("after a search, the pace is %d, want %d", got, paceSearching)
+	}
+	c.setPace(other, true, true, true)
+	if got := c.pace(); got != paceBehind {
+		t.Errorf("after a payload, the pace is %d, want %d", got, paceBehind)
+	}
+	c.setPace(other, false, true, true)
+	if got := c.paceOf(fresh); got != paceSearching {
+		t.Errorf("a stream that has found nothing has pace %d, want %d", got, paceSearching)
+	}
+	c.setPace(fresh, true, true, true)
+	c.setPace(other, false, true, true)
+	if got := c.paceOf(fresh); got != paceBehind {
+		t.Errorf("a stream that has found a payload has pace %d, want %d", got, paceBehind)
+	}
+	c.setPace(fresh, false, false, true)
+	if got := c.paceOf(fresh); got != paceBehind {
+		t.Errorf("a stream that waits for its page has pace %d, want %d", got, paceBehind)
+	}
+	c.setPace(fresh, false, false, false)
+	if got := c.paceOf(fresh); got != paceLive {
+		t.Errorf("a stream that has caught up has pace %d, want %d", got, paceLive)
+	}
 }

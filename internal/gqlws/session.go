@@ -79,10 +79,7 @@ type Operation struct {
 	// already has MaxSubscriptions subscriptions, Open is not called. Errors of Open have the same effect as errors of
 	// Start. The wake function never blocks and may be called at any time and from any goroutine, even during Open,
 	// Next and Close.
-	//
-	// searches reports that the first Next of the Stream may search stored data: streams that do not search are served
-	// first.
-	Open func(wake xsync.Waker) (s Stream, searches bool, err error)
+	Open func(wake xsync.Waker) (Stream, error)
 }
 
 // A Stream is the source of one subscription. Next and Close are never called concurrently. No method is called after
@@ -95,13 +92,17 @@ type Stream interface {
 	// Next is called after Open, after each call to wake, and again after each payload that Next has returned with
 	// more. By then, that payload has usually been written; payloads of a few kilobytes may be written together with
 	// the next one. If more is false, the Stream must call wake when there is another payload. While the peer reads
-	// slowly, Next is not called. Next must not block, because its goroutine also serves other connections. If it
-	// returns more without a payload, the Stream searches stored data, and streams that have new data are served first.
+	// slowly, Next is not called. Next must not block, because its goroutine also serves other connections.
 	//
 	// If Next returns io.EOF, the peer receives complete. If Next returns a *RequestError, the peer receives its
 	// Errors. If Next returns any other error, the error is logged and the peer receives an internal error. Every error
 	// ends the stream.
 	Next() (payload []byte, more bool, err error)
+
+	// Behind reports whether the next call of Next reads stored data. Such a Stream has its turns apart from those with
+	// new data, and, if Next has returned more without a payload, apart from those that find data. Behind is called
+	// after Open and after each Next, by the same goroutine.
+	Behind() bool
 
 	// Cursor returns the position that the stream has reached, or "" if it has none. The payloads that Next has
 	// returned are before the position, and all later payloads are after it. The peer receives the cursor when the

@@ -97,7 +97,7 @@ func (w *wheel) run(stop <-chan struct{}) {
 		case <-timer.C:
 		}
 		due = w.advance(due[:0], stop)
-		w.writers.enqueue(&w.writers.ready, slices.DeleteFunc(due, func(c *conn) bool { return !c.wheelTick() })...)
+		w.writers.enqueue(paceLive, slices.DeleteFunc(due, func(c *conn) bool { return !c.wheelTick() })...)
 		clear(due) // so that connections that end before the next slot can be freed
 		w.mu.Lock()
 		timer.Reset(time.Until(w.next))

@@ -32,19 +32,19 @@ const (
 // scheduleWriter starts a writer if there is something to write and no writer is active. The caller must hold c.mu.
 func (c *conn) scheduleWriter() {
 	if c.claimWriter() {
-		c.server.writers.enqueue(&c.server.writers.ready, c)
+		c.server.writers.enqueue(paceLive, c)
 	}
 }
 
-// claimWriter reports whether the caller must add the connection to the ready queue of the writer pool. It returns
-// false if the connection must wait for a turn to search, or if it does not support non-blocking writes and therefore
-// gets a separate writer goroutine. The caller must hold c.mu.
+// claimWriter reports whether the caller must add the connection to the first queue of the writer pool. It returns
+// false if the connection must wait for another turn, or if it does not support non-blocking writes and therefore gets
+// a separate writer goroutine. The caller must hold c.mu.
 func (c *conn) claimWriter() bool {
 	if c.hasWriter || c.phase == phaseClosed || c.closeFrameQueued || !c.hasWork() {
 		return false
 	}
-	if c.needsSearchTurn() {
-		c.queueSearch()
+	if p := c.pace(); p != paceLive {
+		c.waitForTurn(p)
 		return false
 	}
 	c.hasWriter = true
@@ -106,7 +106,8 @@ const (
 )
 
 // writeLoop is the writer that may wait for the peer. It first writes begun, which is the rest of a partial write, and
-// then everything that is queued. Only workers of the pool search, so that thousands of peers do not search at once.
+// then everything that is queued. Only workers of the pool read stored data, so that thousands of peers do not do so at
+// once.
 func (c *conn) writeLoop(begun []byte) {
 	if len(begun) > 0 && !c.writeFrames(begun) {
 		return
@@ -140,14 +141,14 @@ func (c *conn) writeLoop(begun []byte) {
 // gather collects frames in *b until it has enough bytes, and returns the next step of the writer. It takes frames from
 // the outbox first, and then one payload from each ready operation in turn. Only gather calls Stream.Next. It calls
 // Next only if the previous payload of the stream was sent or is in *b, so that no queue grows while a peer is slow.
-// Operations that search wait for a turn of the writer pool, which bounds the number of searches at once.
+// Operations that read stored data wait for a turn of the writer pool, which bounds the number of such calls at once.
 func (c *conn) gather(b *[]byte, enough int) task {
 	*b = (*b)[:0]
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	begun, late := xsync.Clock(0), false
-	searchTurn := c.searchTurn
-	if c.searchTurn = false; searchTurn {
+	turn := c.turn
+	if c.turn = paceLive; turn == paceSearching {
 		c.passedOver = 0
 	}
 	for {
@@ -189,10 +190,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			*b = sealFrame(c.codec.appendKeepAlive(openFrame(*b)), from)
 
 		case len(c.ready) > 0:
-			i := 0
-			if !searchTurn {
-				i = c.nextWithoutSearch()
-			}
+			i := c.nextInTurn(turn)
 			if late = i < 0; late {
 				continue
 			}
@@ -210,10 +208,10 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	}
 }
 
-// nextWithoutSearch returns the index in c.ready of the first operation that does not search. It returns -1 if there is
-// none or if the operations that search have been passed over too often. The caller must hold c.mu.
-func (c *conn) nextWithoutSearch() int {
-	i := slices.IndexFunc(c.ready, func(op *operation) bool { return !op.searching })
+// nextInTurn returns the index in c.ready of the first operation that has the pace of this turn or a faster one. It
+// returns -1 if there is none or if slower operations have been passed over too often. The caller must hold c.mu.
+func (c *conn) nextInTurn(turn pace) int {
+	i := slices.IndexFunc(c.ready, func(op *operation) bool { return c.paceOf(op) <= turn })
 	if i > 0 {
 		if c.passedOver == maxPassedOver {
 			return -1
@@ -234,12 +232,12 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 			c.endNext(op)
 		}
 	}()
-	payload, more, err := c.callNext(op.stream)
+	payload, more, behind, err := c.callNext(op.stream)
 	returned = true
 
 	c.mu.Lock()
 	op.inCall = false
-	op.searching = more && len(payload) == 0
+	c.setPace(op, len(payload) > 0, more, behind)
 	ended := op.phase == opEnded // by the peer or with the connection, while Next was running
 	if !ended {
 		c.unsentInWrite += op.unsent

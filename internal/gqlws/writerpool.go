@@ -2,7 +2,6 @@ package gqlws
 
 import (
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,31 +17,66 @@ type writerPool struct {
 	maxWorkers int // maximum number of running goroutines
 	wg         sync.WaitGroup
 
-	mu         sync.Mutex
-	ready      connQueue     // connections whose writer is due
-	searching  connQueue     // connections that wait for a turn to search; they may be in ready, too
-	lastSearch time.Duration // Clock time at which a connection was last taken from searching
-	workers    int           // number of running goroutines
+	mu        sync.Mutex
+	queues    [paces]connQueue // by the turn for which the connections wait; one may be in several
+	lastSlow  pace             // the last turn that was not paceLive
+	liveUntil time.Duration    // Clock time until which the first queue is served alone, unless it is empty
+	workers   int              // number of running goroutines
 
 	wakes atomic.Uint32 // number of calls of yield
 }
 
-// A connQueue is a list of connections, linked by conn.next[link].
-type connQueue struct {
-	first, last *conn
-	link        int
+// A pace tells how long the next call of Stream.Next may take. The worker that serves a connection calls Next only of
+// operations with the pace of the connection's turn, or a faster one. So thousands of clients that read stored blocks
+// do not delay live blocks, and those that find none do not delay those that find some.
+type pace uint8
+
+const (
+	paceLive      pace = iota // new data, if any
+	paceBehind                // stored data
+	paceSearching             // stored data, of which the last call found none
+	paces                     // the number of paces
+)
+
+// setPace sets the pace of the operation after a call of Next that returned these results. While the page of a stream
+// has not arrived, the pace does not change. The caller must hold c.mu.
+func (c *conn) setPace(op *operation, found, more, behind bool) {
+	switch {
+	case !behind:
+		op.pace = paceLive
+	case found:
+		op.pace, c.foundNothing = paceBehind, false
+	case more:
+		op.pace, c.foundNothing = paceSearching, true
+	}
+	op.found = op.found || found
 }
 
-// searchInterval is the time after which the pool serves a connection that only searches although others wait. One turn
-// of such a connection takes about maxGatherTime.
-const searchInterval = 10 * time.Millisecond
+// paceOf returns the pace of an operation. One that has not found anything yet is probably like the last one of
+// its connection: a client with hundreds of them must not have hundreds of turns before those that catch up. The caller
+// must hold c.mu.
+func (c *conn) paceOf(op *operation) pace {
+	if op.pace == paceBehind && !op.found && c.foundNothing {
+		return paceSearching
+	}
+	return op.pace
+}
 
-// maxPassedOver is the number of payloads of a connection after which its searches have a turn although it has more.
+// A connQueue is a list of connections, linked by conn.next.
+type connQueue struct{ first, last *conn }
+
+// After a slow turn, which takes about maxGatherTime, connections with new data are served alone for liveShare times
+// the duration of the turn, but at most maxLive, so that slow turns get at least a part of the time.
+const (
+	liveShare = 3
+	maxLive   = 10 * time.Millisecond
+)
+
+// maxPassedOver is the number of payloads of a connection after which its slower operations have a turn although it has
+// more.
 const maxPassedOver = 200
 
-func newWriterPool() *writerPool {
-	return &writerPool{maxWorkers: runtime.GOMAXPROCS(0), searching: connQueue{link: 1}}
-}
+func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXPROCS(0)} }
 
 // wakesPerYield is the number of wakes after which yield lets another goroutine run.
 const wakesPerYield = 128
@@ -55,15 +89,16 @@ func (w *writerPool) yield() {
 	}
 }
 
-// enqueue appends connections to a queue of w. None of them may already be in that queue.
-func (w *writerPool) enqueue(q *connQueue, conns ...*conn) {
+// enqueue appends connections to the queue of a turn. None of them may already be in that queue.
+func (w *writerPool) enqueue(turn pace, conns ...*conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	q := &w.queues[turn]
 	for _, c := range conns {
 		if q.last == nil {
 			q.first = c
 		} else {
-			q.last.next[q.link] = c
+			q.last.next[turn] = c
 		}
 		q.last = c
 	}
@@ -91,10 +126,16 @@ func (w *writerPool) run() {
 		c.reportPanic("writer", recover())
 		c.cut(&cutError{ErrCut, "writer failed", errInternal})
 	}()
-	var searches bool
-	for c, searches = w.dequeue(); c != nil; c, searches = w.dequeue() {
-		if !searches || c.beginSearchTurn() {
+	var turn pace
+	for c, turn = w.dequeue(); c != nil; c, turn = w.dequeue() {
+		if turn == paceLive {
 			c.writeBatch(p)
+		} else {
+			begun := xsync.Clock(0)
+			if c.beginTurn(turn) {
+				c.writeBatch(p)
+			}
+			w.endSlowTurn(begun)
 		}
 		c.wg.Done()
 	}
@@ -103,57 +144,83 @@ func (w *writerPool) run() {
 // tryWriterPool is a pool of tryWriters. A worker has one only while it runs.
 var tryWriterPool = sync.Pool{New: func() any { return newTryWriter() }}
 
-// dequeue removes and returns the next connection, and whether it has its turn to search. If there is none, it returns
-// nil, and the calling goroutine must end, because dequeue has subtracted it from workers. Searches must not delay live
-// blocks, which take far less time, but they must not wait forever either.
-func (w *writerPool) dequeue() (c *conn, searches bool) {
+// dequeue removes and returns the next connection, and its turn. If there is none, it returns nil, and the calling
+// goroutine must end, because dequeue has subtracted it from workers.
+func (w *writerPool) dequeue() (c *conn, turn pace) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q := &w.ready
-	if w.searching.first != nil {
-		if now := xsync.Clock(0); q.first == nil || now-w.lastSearch > searchInterval {
-			q, w.lastSearch = &w.searching, now
-		}
+	if slow := w.nextSlow(); slow != paceLive && (w.queues[paceLive].first == nil || xsync.Clock(0) >= w.liveUntil) {
+		turn, w.lastSlow = slow, slow
 	}
+	q := &w.queues[turn]
 	if c = q.first; c == nil {
 		w.workers--
-		return nil, false
+		return nil, paceLive
 	}
-	if q.first, c.next[q.link] = c.next[q.link], nil; q.first == nil {
+	if q.first, c.next[turn] = c.next[turn], nil; q.first == nil {
 		q.last = nil
 	}
-	return c, q == &w.searching
+	return c, turn
 }
 
-// queueSearch makes the connection wait for a turn to search, unless it already waits. Meanwhile it has no writer, so
-// that it does not delay other work: scheduleWriter starts one for that. The caller must hold c.mu.
-func (c *conn) queueSearch() {
-	if c.searchQueued {
+// nextSlow returns the next turn other than paceLive, or paceLive if no connection waits for one. The others alternate.
+func (w *writerPool) nextSlow() pace {
+	behind, searching := w.queues[paceBehind].first != nil, w.queues[paceSearching].first != nil
+	switch {
+	case behind && !(searching && w.lastSlow == paceBehind):
+		return paceBehind
+	case searching:
+		return paceSearching
+	}
+	return paceLive
+}
+
+// endSlowTurn records that a turn has ended that began at a time on the Clock.
+func (w *writerPool) endSlowTurn(begun time.Duration) {
+	now := xsync.Clock(0)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.liveUntil = now + min(liveShare*(now-begun), maxLive)
+}
+
+// waitForTurn makes the connection wait for a turn other than paceLive, unless it already does. Meanwhile it has no
+// writer, so that it does not delay other work: scheduleWriter starts one for that. The caller must hold c.mu.
+func (c *conn) waitForTurn(turn pace) {
+	if c.waits[turn] {
 		return
 	}
-	c.searchQueued = true
+	c.waits[turn] = true
 	c.wg.Add(1) // until writeBatch has returned
-	c.server.writers.enqueue(&c.server.writers.searching, c)
+	c.server.writers.enqueue(turn, c)
 }
 
-// beginSearchTurn is called when the connection has waited for its turn to search. It reports whether the caller is now
-// its writer. If the connection has another writer, that one queues the search again when it has done the other work.
-func (c *conn) beginSearchTurn() bool {
+// beginTurn is called when the connection has waited for a turn. It reports whether the caller is now its writer. If
+// the connection has another writer, that one lets it wait again when it has done the other work.
+func (c *conn) beginTurn(turn pace) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.searchQueued = false
+	c.waits[turn] = false
 	if c.hasWriter {
 		return false
 	}
-	c.hasWriter, c.searchTurn = true, true
+	c.hasWriter, c.turn = true, turn
 	return true
 }
 
-// needsSearchTurn reports whether all that the connection has to do is to call Next of streams that search stored data
-// and have found nothing so far, or whether these have waited for too many payloads. The caller must hold c.mu.
-func (c *conn) needsSearchTurn() bool {
-	return c.passedOver == maxPassedOver || len(c.outbox) == 0 && !c.keepAliveDue && !c.pingDue && !c.over() &&
-		!slices.ContainsFunc(c.ready, func(op *operation) bool { return !op.searching })
+// pace returns the turn that the connection needs: that of its fastest work, or a turn to search if slower operations
+// have waited for too many payloads. The caller must hold c.mu.
+func (c *conn) pace() pace {
+	switch {
+	case c.passedOver == maxPassedOver:
+		return paceSearching
+	case len(c.outbox) > 0 || c.keepAliveDue || c.pingDue || c.over():
+		return paceLive
+	}
+	fastest := paceSearching
+	for _, op := range c.ready {
+		fastest = min(fastest, c.paceOf(op))
+	}
+	return fastest
 }
 
 // requeue is called by the writer of the connection before it ends. It queues the connection again.

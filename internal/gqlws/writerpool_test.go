@@ -250,46 +250,60 @@ func TestBlockingWriteRemovesItsDeadline(t *testing.T) {
 	}
 }
 
-// Thousands of clients that catch up with a filter that matches nothing must not delay the blocks of other clients.
-func TestConnectionsThatOnlySearchAreServedLast(t *testing.T) {
+// Thousands of clients that read stored blocks must not delay the blocks of other clients, and those that find nothing
+// must not delay those that catch up. But all of them have turns.
+func TestConnectionsThatReadStoredDataHaveTurnsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriterPool()
-		w.maxWorkers, w.lastSearch = 0, xsync.Clock(-time.Hour)
+		w.maxWorkers, w.liveUntil = 0, xsync.Clock(0)
 		server := &Server{writers: w}
-		newConn := func(searching bool) *conn {
-			return &conn{server: server, raw: noRawConn{}, ready: []*operation{{searching: searching}}}
-		}
-		first, second, third, ready := newConn(true), newConn(true), newConn(true), newConn(false)
-		for _, c := range []*conn{first, second, third, ready} {
+		queued := func(p pace) *conn {
+			c := &conn{server: server, raw: noRawConn{}, ready: []*operation{{pace: p}}}
 			c.scheduleWriter()
+			return c
 		}
-		next := func(what string, want *conn, wantTurn bool) {
+		next := func(what string, want *conn, wantTurn pace) {
 			t.Helper()
 			if got, turn := w.dequeue(); got != want || turn != wantTurn {
-				t.Errorf("%s: got another connection, or %t as the turn to search", what, turn)
+				t.Errorf("%s: got another connection, or the turn %d", what, turn)
 			}
 		}
-		next("after a long time", first, true)
-		next("while another connection has a payload", ready, false)
-		next("when no other connection waits", second, true)
-		ready.requeue()
-		both := newConn(true)
+		search, search2, search3 := queued(paceSearching), queued(paceSearching), queued(paceSearching)
+		catchUp, catchUp2 := queued(paceBehind), queued(paceBehind)
+		live, live2, live3 := queued(paceLive), queued(paceLive), queued(paceLive)
+		next("at first", catchUp, paceBehind)
+		begun := xsync.Clock(0)
+		time.Sleep(time.Millisecond)
+		w.endSlowTurn(begun)
+		next("after a slow turn", live, paceLive)
+		time.Sleep(3*time.Millisecond - 1)
+		next("before three times its duration", live2, paceLive)
+		time.Sleep(1)
+		next("after that time", search, paceSearching)
+		w.endSlowTurn(begun)
+		next("after a turn of 4 ms", live3, paceLive)
+		next("without new data", catchUp2, paceBehind)
+		next("when nobody catches up", search2, paceSearching)
+		both := queued(paceSearching)
 		both.ready = append(both.ready, &operation{})
 		both.scheduleWriter()
-		time.Sleep(searchInterval + 1)
-		next("after the interval", third, true)
-		next("afterwards", ready, false)
-		next("with a payload and a search", both, false)
-		next("at the end", nil, false)
+		time.Sleep(maxLive - 1)
+		next("less than maxLive after a turn of 4 ms", both, paceLive)
+		live.requeue()
+		time.Sleep(1)
+		next("after maxLive", search3, paceSearching)
+		next("after a turn whose end is not recorded", both, paceSearching)
+		next("at last", live, paceLive)
+		next("at the end", nil, paceLive)
 	})
 }
 
 // A connection with live payloads would otherwise search less often than one without.
 func TestConnectionKeepsItsPlaceAmongTheSearchesDuringOtherWork(t *testing.T) {
 	w := newWriterPool()
-	w.maxWorkers, w.lastSearch = 0, xsync.Clock(time.Hour) // payloads come first
+	w.maxWorkers, w.liveUntil = 0, xsync.Clock(time.Hour)
 	newConn := func() *conn {
-		c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{searching: true}}}
+		c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{pace: paceSearching}}}
 		c.scheduleWriter()
 		return c
 	}
@@ -297,14 +311,14 @@ func TestConnectionKeepsItsPlaceAmongTheSearchesDuringOtherWork(t *testing.T) {
 	for range 2 {
 		c.ready = append(c.ready, &operation{})
 		c.scheduleWriter()
-		if got, turn := w.dequeue(); got != c || turn {
+		if got, turn := w.dequeue(); got != c || turn != paceLive {
 			t.Fatal("the payload waits for the turn to search")
 		}
 		c.ready = c.ready[:1] // the payload was sent
 		c.requeue()
 	}
 	for _, want := range []*conn{c, after, nil} {
-		if got, turn := w.dequeue(); got != want || turn != (want != nil) {
+		if got, turn := w.dequeue(); got != want || want != nil && turn != paceSearching {
 			t.Error("the connection has lost its place, or has two")
 		}
 	}
@@ -314,14 +328,14 @@ func TestConnectionKeepsItsPlaceAmongTheSearchesDuringOtherWork(t *testing.T) {
 func TestTurnToSearchIsNotTakenDuringAWrite(t *testing.T) {
 	w := newWriterPool()
 	w.maxWorkers = 0
-	c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{searching: true}}}
+	c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{pace: paceSearching}}}
 	c.scheduleWriter()
 	c.hasWriter = true
-	if w.dequeue(); c.beginSearchTurn() || c.searchTurn {
+	if w.dequeue(); c.beginTurn(paceSearching) || c.turn != paceLive {
 		t.Error("a second writer has begun")
 	}
 	c.requeue()
-	if got, turn := w.dequeue(); got != c || !turn || !c.beginSearchTurn() {
+	if got, turn := w.dequeue(); got != c || turn != paceSearching || !c.beginTurn(turn) {
 		t.Error("the connection does not wait for another turn after the write")
 	}
 }
