@@ -64,9 +64,9 @@ type conn struct {
 	closeFrameQueued bool            // the close frame has been or will be written next; nothing else is sent
 	keepAliveDue     bool            // a keep-alive must be written
 	pingDue          bool            // a ping must be written
-	waits            [paces]bool     // the connection is in these queues of the writerPool, except for the first one
-	foundNothing     bool            // the last call of Next that read stored data found none
-	turn             pace            // the next gather may call Next of operations with this pace
+	waits            [paces]bool     // the turns for which the connection waits; not used for paceLive
+	foundNothing     bool            // the last call of Next that read stored data returned no payload
+	turn             pace            // the next gather calls Next only of operations with this pace or a faster one
 	passedOver       uint8           // payloads since the last turn to search that were sent before slower operations
 	ready            []*operation    // operations whose Next must be called, in this order
 	readyOne         [1]*operation   // the first array of ready

@@ -29,7 +29,7 @@ type fakeStream struct {
 	panicInCalls bool
 	goexitInNext bool   // Next calls runtime.Goexit
 	search       func() // set by startSearching
-	behind       bool
+	behind       bool   // the value of fakeSession.searches when the stream was opened
 }
 
 func (s *fakeStream) Next() (payload []byte, more bool, err error) {

@@ -119,7 +119,7 @@ func newSearchingConn(t *testing.T, stream Stream) (*conn, *searcher) {
 	search := new(searcher)
 	for i, st := range []Stream{search, stream} {
 		op := &operation{id: operationID{key: fmt.Sprint(i)}, ctx: xsync.WithTimeout(c.ctx, 0), phase: opActive}
-		op.stream, op.pace = st, pace(2-2*i)
+		op.stream, op.pace = st, []pace{paceSearching, paceLive}[i]
 		c.mu.Lock()
 		c.ops[op.id.key] = op
 		c.queueNext(op)

@@ -99,8 +99,8 @@ type Stream interface {
 	// ends the stream.
 	Next() (payload []byte, more bool, err error)
 
-	// Behind reports whether the next call of Next reads stored data. Such a Stream has its turns apart from those with
-	// new data, and, if Next has returned more without a payload, apart from those that find data. Behind is called
+	// Behind reports whether the next call of Next reads stored data. Streams that are behind do not delay those with
+	// new data, and those for which Next has returned more without a payload do not delay the others. Behind is called
 	// after Open and after each Next, by the same goroutine.
 	Behind() bool
 

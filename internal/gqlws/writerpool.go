@@ -52,9 +52,9 @@ func (c *conn) setPace(op *operation, found, more, behind bool) {
 	op.found = op.found || found
 }
 
-// paceOf returns the pace of an operation. One that has not found anything yet is probably like the last one of
-// its connection: a client with hundreds of them must not have hundreds of turns before those that catch up. The caller
-// must hold c.mu.
+// paceOf returns the pace of an operation. One that has not found anything yet searches if the last one of its
+// connection found nothing: otherwise a client with hundreds of them would have hundreds of turns among the clients
+// that catch up. The caller must hold c.mu.
 func (c *conn) paceOf(op *operation) pace {
 	if op.pace == paceBehind && !op.found && c.foundNothing {
 		return paceSearching
@@ -66,7 +66,7 @@ func (c *conn) paceOf(op *operation) pace {
 type connQueue struct{ first, last *conn }
 
 // After a slow turn, which takes about maxGatherTime, connections with new data are served alone for liveShare times
-// the duration of the turn, but at most maxLive, so that slow turns get at least a part of the time.
+// the duration of the turn, but at most maxLive. So slow turns have at least a quarter of one worker's time.
 const (
 	liveShare = 3
 	maxLive   = 10 * time.Millisecond

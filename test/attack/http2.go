@@ -54,8 +54,8 @@ func h2Post(i int, body string, length int, headers ...string) []byte {
 }
 
 // h2Unended returns the frames of a POST that declares an empty body, and whose stream does not end.
-func h2Unended(i int) []byte {
-	b := h2Post(i, "", 0)
+func h2Unended() []byte {
+	b := h2Post(0, "", 0)
 	b[len(b)-5] = 0 // the flags of the last frame, which has no payload
 	return b
 }

@@ -116,7 +116,7 @@ func slowPeers(full bool) []attack {
 	}))
 	with(bodyCut, plain("a body that is declared empty and never ends (HTTP/2)", "TIMEOUT",
 		func(s *target) (outcome, error) {
-			c, err := s.dial2(h2Preface(65535, false), h2Unended(0))
+			c, err := s.dial2(h2Preface(65535, false), h2Unended())
 			if err != nil {
 				return outcome{}, err
 			}
