@@ -13,7 +13,8 @@ import (
 // response.
 var shareOfConstant = map[string]float64{"balance": 0.88, "latest": 0.88, "last 50": 0.7}
 
-// loopback measures complete servers over HTTP on this machine.
+// loopback measures complete servers over HTTP on this machine. Each server runs several times as a new process, because
+// rates differ more between processes than between the rounds of one.
 func loopback(ctx context.Context, size sizes, r *report) error {
 	peers := goPeers
 	if err := nodeReady(); err != nil {
@@ -21,10 +22,53 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 	} else {
 		peers = append(peers[:len(peers):len(peers)], mercurius, yoga)
 	}
-	names := slices.DeleteFunc(slices.Clone(peers), func(peer string) bool { return peer == constant })
+	rates, used := map[string]costs{}, map[string]costs{}
+	for range size.processes {
+		if err := loopbackRounds(ctx, size, peers, rates, used); err != nil {
+			return err
+		}
+	}
+	rate := r.table(fmt.Sprintf("Over loopback, %d connections: requests per second", size.connections),
+		append([]string{"query"}, peers...)...)
+	cost := r.table("Over loopback: CPU of the server per request (µs)", append([]string{"query"}, peers...)...)
+	busy := 1.0
 	for _, q := range queries {
-		if !q.stored {
+		rates, used := rates[q.name], used[q.name]
+		if rates == nil {
+			continue
+		}
+		rateRow, costRow := []string{q.name}, []string{q.name}
+		for _, peer := range peers {
+			rateRow = append(rateRow, fmt.Sprintf("%.0f", rates.median(peer)))
+			costRow = append(costRow, fmt.Sprintf("%.1f", used.median(peer)))
+		}
+		rate.add(rateRow...)
+		cost.add(costRow...)
+		busy = min(busy, rates.median(constant)*used.median(constant)/1e6)
+		r.atLeast("loopback, "+q.name+": our requests per second over those of a constant response of the same size",
+			rates.ratio(own, constant), shareOfConstant[q.name])
+	}
+	rate.note(fmt.Sprintf("Each server runs on the first CPU, and the client on the second one, where it polls without "+
+		"sleeping, so that no server pays for waking it. Each figure is the median of %d processes of each server, with "+
+		"%d rounds each. The server with a constant response used at least %.0f %% of its CPU: "+
+		"if the client limited the rates, it would use less.", size.processes, size.loads(), 100*busy))
+	return nil
+}
+
+// loads is the number of rounds over loopback for each process.
+func (s sizes) loads() int { return max(2, 2*s.rounds/s.processes) }
+
+// loopbackRounds starts the servers of all peers and adds what it measures to the rates and costs of each query.
+func loopbackRounds(ctx context.Context, size sizes, peers []string, rates, used map[string]costs) error {
+	var names []string // a constant response is measured directly before chaingql
+	for _, q := range queries {
+		if !q.stored { // the servers have a live chain
 			names = append(names, constantFor(q))
+		}
+	}
+	for _, peer := range peers {
+		if peer != constant {
+			names = append(names, peer)
 		}
 	}
 	servers, err := launchAll(ctx, launchOnOneCPU, names)
@@ -32,44 +76,44 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 	if err != nil {
 		return err
 	}
-	rate := r.table(fmt.Sprintf("Over loopback, %d connections: requests per second", size.connections),
-		append([]string{"query"}, peers...)...)
-	cost := r.table("Over loopback: CPU of the server per request (µs)", append([]string{"query"}, peers...)...)
-	busy := 1.0
 	for _, q := range queries {
 		if q.stored {
-			continue // the servers have a live chain
+			continue
 		}
 		asked := slices.DeleteFunc(slices.Clone(servers), func(s *server) bool {
 			return strings.HasPrefix(s.peer, constant) && s.peer != constantFor(q)
 		})
-		var rates, costs costs
-		failed := onCPU(1, func() { rates, costs, err = alternateLoads(ctx, asked, newLoad, q.body, size) })
+		var rate, cost costs
+		failed := onCPU(1, func() {
+			rate, cost, err = alternateLoads(ctx, asked, newAwakeLoad, q.body, size.loads(), size.load/5, size)
+		})
 		if err := errors.Join(err, failed); err != nil {
 			return fmt.Errorf("%s: %w", q.name, err)
 		}
-		rates[constant], costs[constant] = rates[constantFor(q)], costs[constantFor(q)]
-		rateRow, costRow := []string{q.name}, []string{q.name}
-		for _, peer := range peers {
-			rateRow = append(rateRow, fmt.Sprintf("%.0f", rates.median(peer)))
-			costRow = append(costRow, fmt.Sprintf("%.1f", costs.median(peer)))
-		}
-		rate.add(rateRow...)
-		cost.add(costRow...)
-		busy = min(busy, rates.median(constant)*costs.median(constant)/1e6)
-		r.atLeast("loopback, "+q.name+": our requests per second over those of a constant response of the same size",
-			rates.ratio(own, constant), shareOfConstant[q.name])
+		rates[q.name], used[q.name] = rates[q.name].join(rate, q), used[q.name].join(cost, q)
 	}
-	rate.note(fmt.Sprintf("Each server runs on the first CPU, and the client on the second one. "+
-		"The server with a constant response used at least %.0f %% of its CPU: "+
-		"if the client limited the rates, it would use less.", 100*busy))
 	return nil
 }
 
-// alternateLoads sends the same body to all servers alternately, over connections that newLoad opens. It
-// returns the number of requests per second and the CPU time per request of each server.
+// join adds the costs of other to c. It names the constant response to q like that to any query.
+func (c costs) join(other costs, q query) costs {
+	if c == nil {
+		c = costs{}
+	}
+	for peer, values := range other {
+		if peer == constantFor(q) {
+			peer = constant
+		}
+		c[peer] = append(c[peer], values...)
+	}
+	return c
+}
+
+// alternateLoads sends the same body to all servers alternately, over connections that newLoad opens. After a warm-up,
+// each server has a load of the duration d in each round. It returns the number of requests per second and the CPU time
+// per request of each server.
 func alternateLoads(ctx context.Context, servers []*server, newLoad func(string, []byte, int) (*load, error),
-	posted []byte, size sizes) (rates, costs costs, err error) {
+	posted []byte, rounds int, d time.Duration, size sizes) (rates, costs costs, err error) {
 	rates, costs = map[string][]float64{}, map[string][]float64{}
 	loads := map[string]*load{}
 	defer func() {
@@ -86,12 +130,12 @@ func alternateLoads(ctx context.Context, servers []*server, newLoad func(string,
 			return nil, nil, fmt.Errorf("%s: %w", s.peer, err)
 		}
 	}
-	for range max(2, size.rounds/3) {
+	for range rounds {
 		for _, s := range servers {
 			if err := ctx.Err(); err != nil {
 				return nil, nil, err
 			}
-			rate, cost, err := s.load(loads[s.peer], size.load)
+			rate, cost, err := s.load(loads[s.peer], d)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", s.peer, err)
 			}

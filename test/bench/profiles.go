@@ -17,8 +17,8 @@ import (
 )
 
 // profiles writes profiles of chaingql into dir. For each query in process, it writes a CPU profile and
-// an allocation profile. It also writes a CPU profile of sending blocks to many subscribers, and one of
-// balances over loopback.
+// an allocation profile. It also writes CPU profiles of servers on one CPU: of sending blocks to many subscribers with
+// the same query and with different ones, and of balances over loopback.
 func profiles(ctx context.Context, size sizes, dir string) error {
 	s, err := source.New()
 	if err != nil {
@@ -36,8 +36,10 @@ func profiles(ctx context.Context, size sizes, dir string) error {
 			return err
 		}
 	}
-	if err := fanoutProfile(ctx, size, dir); err != nil {
-		return err
+	for _, subscriptions := range []string{"same", "different"} {
+		if err := fanoutProfile(ctx, size, dir, subscriptions); err != nil {
+			return err
+		}
 	}
 	if err := loopbackProfile(ctx, size, dir); err != nil {
 		return err
@@ -94,8 +96,8 @@ func profiled(dir, name string, d time.Duration, f func() error) (err error) {
 }
 
 // fanoutProfile writes the CPU profile of a server that sends blocks to many subscribers.
-func fanoutProfile(ctx context.Context, size sizes, dir string) error {
-	a, err := launchSubscribed(ctx, launch, own, "same")
+func fanoutProfile(ctx context.Context, size sizes, dir, subscriptions string) error {
+	a, err := launchSubscribed(ctx, launchOnOneCPU, own, subscriptions)
 	if err != nil {
 		return err
 	}
@@ -103,7 +105,7 @@ func fanoutProfile(ctx context.Context, size sizes, dir string) error {
 	if err := a.grow(size.subscribers); err != nil {
 		return err
 	}
-	return a.profiled(ctx, dir, "fanout", func() error {
+	return a.profiled(ctx, dir, "fanout "+subscriptions, func() error {
 		_, err := a.send(1)
 		return err
 	})
@@ -111,12 +113,12 @@ func fanoutProfile(ctx context.Context, size sizes, dir string) error {
 
 // loopbackProfile writes the CPU profile of a server that answers queries over loopback.
 func loopbackProfile(ctx context.Context, size sizes, dir string) error {
-	s, err := launch(ctx, own)
+	s, err := launchOnOneCPU(ctx, own)
 	if err != nil {
 		return err
 	}
 	defer s.stop()
-	l, err := newLoad(s.addr, queries[0].body, size.connections)
+	l, err := newAwakeLoad(s.addr, queries[0].body, size.connections)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func sockets(ctx context.Context, size sizes, r *report) error {
 		if q.stored {
 			continue // the servers have a live chain
 		}
-		_, costs, err := alternateLoads(ctx, servers, newSocketLoad, q.body, size)
+		_, costs, err := alternateLoads(ctx, servers, newSocketLoad, q.body, max(2, size.rounds/3), size.load, size)
 		if err != nil {
 			return fmt.Errorf("%s: %w", q.name, err)
 		}
