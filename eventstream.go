@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +71,7 @@ func (h *Handler) serveStream(
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
-	s := &eventStream{stream: sub, searches: h.searches, client: r.Context(), credentials: ctx}
+	s := &eventStream{stream: sub, turns: h.eventTurns, client: r.Context(), credentials: ctx}
 	var why error
 	defer func() { s.leave(why) }() // also if the ResponseWriter panics
 	cut, once := make(chan struct{}), sync.Once{}
@@ -134,12 +135,28 @@ func (h *Handler) send(
 	return err
 }
 
+// eventTurns bound how many event streams read stored blocks at the same time, because thousands of them would delay
+// everything else. Those whose last search found nothing have turns of their own, so that they do not delay clients
+// that resume.
+type eventTurns struct{ found, nothing *xsync.Semaphore }
+
+func newEventTurns() eventTurns {
+	n := max(1, runtime.GOMAXPROCS(0)/2)
+	return eventTurns{xsync.NewSemaphore(n), xsync.NewSemaphore(n)}
+}
+
+// maxEventTurn is the time after which a stream that has found something ends its turn.
+const maxEventTurn = time.Millisecond
+
 // An eventStream adapts a subscription to package gqlsse. The event ids are cursors. A browser sends the last one when
 // it reconnects.
 type eventStream struct {
 	stream
-	searches    *xsync.Semaphore // bounds the searches of all streams
-	searching   bool             // next has returned nothing, but has not reached the newest block
+	turns       eventTurns
+	turn        *xsync.Semaphore // of which the stream has a slot, until Pause; may be nil
+	turnEnd     time.Duration    // on the Clock
+	found       bool             // the turn has found something
+	searching   bool             // the last search has found nothing, but has not reached the newest block
 	leaving     atomic.Bool      // the Handler is shutting down, or the stream's lifetime has ended
 	ended       error            // why the Handler ended the stream; nil if it did not
 	client      context.Context  // done when the client has left
@@ -147,6 +164,9 @@ type eventStream struct {
 }
 
 func (s *eventStream) Next() (gqlsse.Event, error) {
+	if s.turn == nil && s.behind() {
+		s.beginTurn()
+	}
 	switch {
 	case s.client.Err() != nil:
 		return gqlsse.Event{}, s.client.Err()
@@ -154,29 +174,42 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 		return s.endFor(gqlws.ErrShutdown, shuttingDown().Error)
 	case s.credentials.Err() != nil:
 		return s.endFor(gqlws.ErrExpired, &plan.Error{Message: "Session expired", Code: codeUnavailable})
+	case s.found && s.turn != nil && xsync.Clock(0) > s.turnEnd:
+		return gqlsse.Event{}, nil // Serve writes what the turn has found, and calls Next again
 	}
-	response, err := s.search()
+	response, err := s.next()
 	var end *ending
 	if errors.As(err, &end) {
 		return s.end(end)
 	}
 	e := gqlsse.Event{Data: response}
-	if response != nil {
+	switch {
+	case response != nil:
 		e.ID = s.id()
+		s.found, s.searching = true, false
+	case s.more():
+		s.searching = true
 	}
 	return e, err
 }
 
-// search calls next. As many streams as there are processors search stored blocks at once, because thousands of them
-// would delay everything else.
-func (s *eventStream) search() ([]byte, error) {
+// beginTurn waits until the stream may read stored blocks, its client has left or its credentials have expired.
+func (s *eventStream) beginTurn() {
+	turn := s.turns.found
 	if s.searching {
-		s.searches.Acquire(context.Background(), 0) // a search takes less than a millisecond
-		defer s.searches.Release()
+		turn = s.turns.nothing
 	}
-	response, err := s.next()
-	s.searching = response == nil && s.more()
-	return response, err
+	if turn.Acquire(s.credentials, 0) {
+		s.turn, s.turnEnd = turn, xsync.Clock(maxEventTurn)
+	}
+}
+
+// Pause ends the turn.
+func (s *eventStream) Pause() {
+	if s.turn != nil {
+		s.turn.Release()
+	}
+	s.turn, s.found = nil, false
 }
 
 // leave closes the stream. why is the failure of the connection; it is ignored if the Handler ended the stream.
@@ -209,6 +242,8 @@ func (s *eventStream) end(e *ending) (gqlsse.Event, error) {
 
 // A singleEvent is a complete response, sent as one event. If data is nil, no event is sent.
 type singleEvent struct{ data []byte }
+
+func (a *singleEvent) Pause() {}
 
 func (a *singleEvent) Next() (gqlsse.Event, error) {
 	if a.data == nil {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/http"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,7 +44,7 @@ type Handler struct {
 	sockets              *gqlws.Server
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
 	slots                *xsync.Gate        // the slots of Limits.Requests
-	searches             *xsync.Semaphore   // bounds the searches of event streams that catch up
+	eventTurns           eventTurns         // of event streams that catch up
 	hostRuns             *xsync.Lane        // bounds the events of hosts' fields that are resolved; nil means no limit
 	inits                *xsync.Lane        // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
@@ -143,7 +142,7 @@ func New(b Backend, opts *Options) *Handler {
 		sockets.Lifetime = h.lifetime
 	}
 	h.sockets = gqlws.NewServer(sockets)
-	h.searches = xsync.NewSemaphore(runtime.GOMAXPROCS(0))
+	h.eventTurns = newEventTurns()
 	h.streams, h.hostStreams = xsync.NewGate(l.Connections), xsync.NewGate(0)
 	h.slots = xsync.NewGate(shared.Requests)
 	if l.Requests > 0 {

@@ -35,6 +35,8 @@ type Stream interface {
 	// stream ends with an event that contains the reason. If it returns any other error, the stream ends without a
 	// further event, and Serve returns the error.
 	Next() (Event, error)
+	// Pause is called after calls of Next, before their events are written or Serve waits.
+	Pause()
 }
 
 // An End is an error that ends a stream. The client receives the GraphQL errors in Data.
@@ -161,15 +163,8 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 		if o.buf = o.buf[:0]; cap(o.buf) > maxReusedBuffer {
 			o.buf = nil // the next write may be small and wait, and is counted by the size of its events
 		}
-		for len(o.buf) < batchSize {
-			event, err := s.Next()
-			if err != nil {
-				return true, o.end(err)
-			}
-			if event.Data == nil {
-				break
-			}
-			o.buf = o.codec.appendEvent(o.buf, event)
+		if err := o.gather(s); err != nil {
+			return true, o.end(err)
 		}
 		if len(o.buf) == 0 {
 			return false, nil
@@ -178,6 +173,19 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 			return true, err
 		}
 	}
+}
+
+// gather adds the events that are ready to the buffer. It returns the error of s.
+func (o *writer) gather(s Stream) error {
+	defer s.Pause() // also if Next panics
+	for len(o.buf) < batchSize {
+		event, err := s.Next()
+		if err != nil || event.Data == nil {
+			return err
+		}
+		o.buf = o.codec.appendEvent(o.buf, event)
+	}
+	return nil
 }
 
 // end writes the buffered events and the end of the stream. If err is neither io.EOF nor an *End, it writes nothing and

@@ -55,6 +55,8 @@ func (s *script) Next() (gqlsse.Event, error) {
 	return e, nil
 }
 
+func (s *script) Pause() {}
+
 func event(id, data string) gqlsse.Event { return gqlsse.Event{ID: id, Data: []byte(data)} }
 
 func TestStreamFollowsProtocol(t *testing.T) {

@@ -45,8 +45,8 @@ func withCrowd(d time.Duration, name string, n int, visit func(s *target, i int6
 }
 
 // searchers returns attacks by many clients whose subscriptions resume from the beginning of the history, match
-// nothing, and are replaced by new ones all the time. Honest subscribers must receive live blocks, and stored ones from
-// before the window.
+// nothing or a few blocks, and are replaced by new ones all the time. Honest subscribers must receive live blocks, and
+// stored ones from before the window.
 func searchers(full bool) []attack {
 	lasting, n := usual/2, 60
 	if full {
@@ -68,6 +68,13 @@ func searchers(full bool) []attack {
 				func(s *target, i int64) error {
 					return s.linger(streamRequest("GET", document(after(i), i)))
 				}, (*target).resumes))
+		}
+		if full || from == "the beginning" {
+			const few = `subscription{blocks(after:"%s" filter:{seq_no:{in:[%s]}}){id}}`
+			name := fmt.Sprintf("%d event streams that find a few blocks from %s", n, from)
+			all = append(all, withCrowd(lasting, name, n, func(s *target, i int64) error {
+				return s.linger(streamRequest("GET", fmt.Sprintf(few, after(i), times(20, "#0 "))))
+			}, (*target).resumes))
 		}
 		for _, protocol := range []string{legacy, modern} {
 			if full || (protocol == modern) == (from == "before the window") {

@@ -21,7 +21,7 @@ type load struct {
 	// awake reports that the client polls without sleeping. Otherwise a server that writes to a client which sleeps on
 	// another CPU pays for waking it, and the faster a server is, the fewer of its writes do so.
 	awake bool
-	buf     []byte
+	buf   []byte
 }
 
 // newLoad returns a load of HTTP connections that post a body.

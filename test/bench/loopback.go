@@ -13,8 +13,8 @@ import (
 // response.
 var shareOfConstant = map[string]float64{"balance": 0.88, "latest": 0.88, "last 50": 0.7}
 
-// loopback measures complete servers over HTTP on this machine. Each server runs several times as a new process, because
-// rates differ more between processes than between the rounds of one.
+// loopback measures complete servers over HTTP on this machine. Each server runs several times as a new process,
+// because rates differ more between processes than between the rounds of one.
 func loopback(ctx context.Context, size sizes, r *report) error {
 	peers := goPeers
 	if err := nodeReady(); err != nil {
@@ -48,9 +48,9 @@ func loopback(ctx context.Context, size sizes, r *report) error {
 		r.atLeast("loopback, "+q.name+": our requests per second over those of a constant response of the same size",
 			rates.ratio(own, constant), shareOfConstant[q.name])
 	}
-	rate.note(fmt.Sprintf("Each server runs on the first CPU, and the client on the second one, where it polls without "+
-		"sleeping, so that no server pays for waking it. Each figure is the median of %d processes of each server, with "+
-		"%d rounds each. The server with a constant response used at least %.0f %% of its CPU: "+
+	rate.note(fmt.Sprintf("Each server runs on the first CPU, and the client on the second one, where it polls "+
+		"without sleeping, so that no server pays for waking it. Each figure is the median of %d processes of each "+
+		"server, with %d rounds each. The server with a constant response used at least %.0f %% of its CPU: "+
 		"if the client limited the rates, it would use less.", size.processes, size.loads(), 100*busy))
 	return nil
 }

@@ -1,0 +1,139 @@
+package chaingql
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+// A storedStream has stored blocks without end. Each call of next takes a millisecond, and returns a block if found is
+// true.
+type storedStream struct {
+	stream
+	found   bool
+	reading *readers
+}
+
+// readers counts calls of next.
+type readers struct{ all, now, most atomic.Int64 }
+
+func (s *storedStream) next() ([]byte, error) {
+	s.reading.all.Add(1)
+	now := s.reading.now.Add(1)
+	s.reading.most.Store(max(now, s.reading.most.Load()))
+	time.Sleep(time.Millisecond)
+	s.reading.now.Add(-1)
+	if s.found {
+		return []byte("{}"), nil
+	}
+	return nil, nil
+}
+
+func (s *storedStream) behind() bool     { return true }
+func (s *storedStream) more() bool       { return true }
+func (s *storedStream) id() string       { return "1" }
+func (s *storedStream) cursor() string   { return "1" }
+func (s *storedStream) pending() *ending { return nil }
+
+func twoTurns() eventTurns { return eventTurns{xsync.NewSemaphore(2), xsync.NewSemaphore(2)} }
+
+// storedStreams returns n streams of stored blocks, and counts of those that read.
+func storedStreams(turns eventTurns, n int, found bool) (all []*eventStream, reading *readers) {
+	reading = new(readers)
+	for range n {
+		all = append(all, &eventStream{
+			stream: &storedStream{found: found, reading: reading}, turns: turns,
+			client: context.Background(), credentials: context.Background(),
+		})
+	}
+	return all, reading
+}
+
+// read has a number of turns.
+func (s *eventStream) read(turns int) {
+	for range turns {
+		for e, err := s.Next(); e.Data != nil && err == nil; {
+			e, err = s.Next()
+		}
+		s.Pause()
+	}
+}
+
+func TestEventStreamsTakeTurnsToReadStoredBlocks(t *testing.T) {
+	for _, found := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			all, reading := storedStreams(twoTurns(), 50, found)
+			var wg sync.WaitGroup
+			for _, s := range all {
+				wg.Go(func() { s.read(3) })
+			}
+			wg.Wait()
+			// The first turn of each is one of those that find blocks.
+			if most := reading.most.Load(); most > 2 && found || most > 4 {
+				t.Errorf("%d streams read stored blocks at the same time", most)
+			}
+		})
+	}
+}
+
+func TestEventStreamsThatFindBlocksDoNotWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := twoTurns()
+		searching, _ := storedStreams(turns, 500, false)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for _, s := range searching {
+			wg.Go(func() { s.read(3) })
+		}
+		time.Sleep(300 * time.Millisecond) // all have found nothing once
+		resumes, _ := storedStreams(turns, 1, true)
+		begun := time.Now()
+		resumes[0].read(3)
+		if took := time.Since(begun); took > 10*time.Millisecond {
+			t.Errorf("three turns took %s", took)
+		}
+	})
+}
+
+func TestEventStreamsThatEndDoNotReadFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := twoTurns()
+		others, _ := storedStreams(turns, 2, true)
+		for _, s := range others {
+			if _, err := s.Next(); err != nil { // the turn lasts until Pause
+				t.Fatal(err)
+			}
+		}
+		all, reading := storedStreams(turns, 2, true)
+		left, shutDown := all[0], all[1]
+		ctx, leave := context.WithCancel(context.Background())
+		left.client, left.credentials = ctx, ctx
+		ended := make(chan *eventStream)
+		for _, s := range all {
+			go func() {
+				if _, err := s.Next(); err == nil {
+					t.Error("a stream did not end")
+				}
+				s.Pause()
+				ended <- s
+			}()
+		}
+		synctest.Wait()
+		leave()
+		if s := <-ended; s != left {
+			t.Error("a stream ended before its turn")
+		}
+		shutDown.leaving.Store(true)
+		others[0].Pause()
+		<-ended
+		others[1].Pause()
+		if n := reading.all.Load(); n > 0 {
+			t.Errorf("read %d times", n)
+		}
+	})
+}
