@@ -268,3 +268,20 @@ func TestTimeOfSpreadCheckDoesNotGrowWithNumberOfTypes(t *testing.T) {
 		}
 	}
 }
+
+// A body can contain thousands of numbers. To format one near 1e308 without an exponent takes microseconds.
+func TestNumbersOutOfRangeAreNotFormattedAsIDs(t *testing.T) {
+	var usual float64
+	for _, number := range []json.Number{"1.5", "1e308", "-1e308", "9007199254740993e0", "1e309"} {
+		n := testing.AllocsPerRun(100, func() {
+			if value, ok := scalarJSON("ID", number); ok {
+				t.Fatalf("%s is the ID %v, want an error", number, value)
+			}
+		})
+		if number == "1.5" {
+			usual = n
+		} else if n > usual {
+			t.Errorf("%s as an ID takes %v allocations, and 1.5 takes %v", number, n, usual)
+		}
+	}
+}

@@ -243,13 +243,17 @@ func (v *variable) read(c *Cache, given any, remaining *int) (any, *Error) {
 		}
 		given = string(*text)
 	}
-	if v.scalar != "" && given != nil {
+	scalar := v.scalar != "" && given != nil
+	if scalar {
 		if value, ok := scalarJSON(v.scalar, given); ok {
 			return value, nil
 		}
 	}
 	r := variableReader{s: c.schema, limits: &c.limits, remaining: *remaining, variable: v.name,
 		path: append(make([]byte, 0, 64), v.name...)}
+	if scalar {
+		return nil, r.invalidScalar(v.scalar, given)
+	}
 	value, err := r.read(v.typ, given)
 	*remaining = r.remaining
 	return value, err

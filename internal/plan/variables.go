@@ -149,13 +149,18 @@ func (r *variableReader) read(t *ast.Type, v any) (any, *Error) {
 	if value, ok := scalarJSON(def.Name, v); ok {
 		return value, nil
 	}
-	return nil, r.fail(CodeInput, v, "%s", map[string]string{
+	return nil, r.invalidScalar(def.Name, v)
+}
+
+// invalidScalar returns the error for a value that is not of the built-in scalar type name.
+func (r *variableReader) invalidScalar(name string, v any) *Error {
+	return r.fail(CodeInput, v, "%s", map[string]string{
 		"Int":     "Int cannot represent non-integer value, or one past 32 bits.",
 		"Float":   "Float cannot represent non numeric value.",
 		"Boolean": "Boolean cannot represent a non boolean value.",
 		"ID":      "ID cannot represent a non-string and non-integer value.",
 		"String":  "String cannot represent a non string value.",
-	}[def.Name])
+	}[name])
 }
 
 func (r *variableReader) object(def *ast.Definition, v any) (any, *Error) {
@@ -212,7 +217,10 @@ func scalarJSON(name string, v any) (any, bool) {
 			}
 		}
 		f, ok := number(v)
-		return strconv.FormatFloat(f, 'f', 0, 64), ok && f == math.Trunc(f) && math.Abs(f) < 1<<53
+		if !ok || f != math.Trunc(f) || math.Abs(f) >= 1<<53 {
+			return nil, false // before it is formatted: 1e308 has 309 digits
+		}
+		return strconv.FormatFloat(f, 'f', 0, 64), true
 	case "Float":
 		f, ok := number(v)
 		return f, ok
