@@ -20,7 +20,8 @@ type Limits struct {
 	DocumentBytes int
 
 	// Tokens is the maximum number of tokens in a document, including comments. It is also the maximum number of values
-	// in the lists and objects of an operation's variables, including default values. Default: 2,000.
+	// in the lists and objects of an operation's variables, and of those in the arguments that its document passes to
+	// fields of the host, including default values. Default: 2,000.
 	Tokens int
 
 	// Depth is the maximum nesting depth of selections, lists, objects and list types in a document, and of arrays and

@@ -57,10 +57,17 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 		k.plan.size += slotBytes * len(def.Arguments)
 	}
 	for i, a := range def.Arguments {
-		arg := argument{name: a.Name, typ: a.Type, variable: -1, def: k.c.schema.defaults[a]}
-		if written := node.Arguments.ForName(a.Name); written != nil {
-			arg.value = cloneLiteral(written.Value)
+		var written *ast.Value
+		if given := node.Arguments.ForName(a.Name); given != nil {
+			written = given.Value
 		}
+		if f.source.hosted() {
+			if k.values -= k.c.schema.countLiteral(a.Type, written, a.DefaultValue); k.exhausted() {
+				return
+			}
+		}
+		arg := argument{name: a.Name, typ: a.Type, value: cloneLiteral(written), variable: -1,
+			def: k.c.schema.defaults[a]}
 		switch {
 		case !variables && arg.value == nil:
 			f.constant[i] = arg.def

@@ -98,6 +98,34 @@ func (s *Schema) fromLiteral(t *ast.Type, v *ast.Value, vars lookup) (any, error
 	return value, nil
 }
 
+// countLiteral returns the number of values nested in a valid literal that is coerced to the type t, or in def if there
+// is no literal. If a variable may be replaced with a default, it counts the default; other variables have no values.
+func (s *Schema) countLiteral(t *ast.Type, v, def *ast.Value) (n int) {
+	if v == nil || v.Kind == ast.Variable && def != nil {
+		v = def
+	}
+	if v == nil || v.Kind == ast.Variable || v.Kind == ast.NullValue {
+		return 0
+	}
+	item := t // of a list or an object for a host's scalar
+	if t.Elem != nil {
+		if item = t.Elem; v.Kind != ast.ListValue {
+			return 1 + s.countLiteral(item, v, nil)
+		}
+	} else if object := s.types.Types[t.NamedType]; object.Kind == ast.InputObject {
+		for _, f := range object.Fields {
+			if child := v.Children.ForName(f.Name); child != nil || f.DefaultValue != nil {
+				n += 1 + s.countLiteral(f.Type, child, f.DefaultValue)
+			}
+		}
+		return n
+	}
+	for _, child := range v.Children {
+		n += 1 + s.countLiteral(item, child.Value, nil)
+	}
+	return n
+}
+
 // leafLiteral coerces a literal, which is no variable, to a scalar or enum.
 func (s *Schema) leafLiteral(def *ast.Definition, v *ast.Value) (any, *literalError) {
 	if def.Kind == ast.Enum {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"strings"
 	"sync/atomic"
 
@@ -112,6 +113,10 @@ type compiler struct {
 	// The limits on the document do not suffice, because an interface with many types multiplies the selections on it.
 	fields, steps int
 
+	// values is the number of values that may still be nested in the arguments of the host's fields, including defaults
+	// of input types. Each run copies these arguments.
+	values int
+
 	compiled  map[*ast.Field]bool // fields with literals that have been compiled at least once
 	uncounted int                 // steps for the first compilation of literals, which do not count
 
@@ -126,14 +131,20 @@ func (c *Cache) compile(
 	tree *ast.QueryDocument, def *ast.OperationDefinition, op *operation, on map[string]any,
 ) (*Plan, *Error) {
 	k := compiler{c: c, tree: tree, def: def, op: op, on: on,
-		fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields,
+		fields: c.limits.Fields, steps: stepsPerField * c.limits.Fields, values: math.MaxInt,
 		compiled: map[*ast.Field]bool{}, sharing: newSharing(),
 		plan: &Plan{id: identities.Add(1), uses: make([]int, len(op.variables)), size: planBytes + 8*len(op.variables)}}
+	if c.limits.Tokens > 0 {
+		k.values = c.limits.Tokens
+	}
 	root := c.schema.types.Query
 	if def.Operation == ast.Subscription {
 		root = c.schema.types.Subscription
 	}
 	k.plan.root = k.selection(root, def.SelectionSet)
+	if k.values < 0 {
+		return nil, limitError("Tokens", def.Position, "The arguments exceed the limit of %d values.", c.limits.Tokens)
+	}
 	if k.exhausted() {
 		return nil, fieldsError(def, c.limits.Fields)
 	}
@@ -203,7 +214,7 @@ func (k *compiler) selection(object *ast.Definition, sets ...ast.SelectionSet) *
 	return s
 }
 
-func (k *compiler) exhausted() bool { return k.fields < 0 || k.steps < 0 }
+func (k *compiler) exhausted() bool { return k.fields < 0 || k.steps < 0 || k.values < 0 }
 
 // field compiles the field nodes with one response name.
 func (k *compiler) field(object *ast.Definition, nodes occurrences, comma bool) *field {

@@ -15,7 +15,8 @@ import (
 type Limits struct {
 	// Document is the maximum length of a document in bytes.
 	Document int
-	// Tokens is the maximum number of lexical tokens in a document, and of values in the variables of a request.
+	// Tokens is the maximum number of lexical tokens in a document, of values in the variables of a request, and of
+	// values in the arguments that an operation passes to the host's fields.
 	Tokens int
 	// Depth is the maximum number of nested selection sets, lists, objects and list types.
 	Depth int
