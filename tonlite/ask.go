@@ -22,7 +22,7 @@ var (
 	// deleted the block, which is found out separately, one of them may have it later.
 	errMissing = fmt.Errorf("tonlite: no lite server has the block (%w)", chaingql.ErrUnavailable)
 
-	// errInvented is returned if a server names a masterchain block that no server can prove.
+	// errInvented is returned if a server names a masterchain block that no server proves or sends.
 	errInvented = errors.New("invalid response: an invented block")
 
 	// errLagging wraps errMissing. It is returned if a server does not have the newest known
@@ -147,6 +147,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 	var failing []*server
 	hope := false     // whether a server that lags or fails may have the block
 	lagging := false  // whether a server lags behind the known head
+	invented := false // whether a server names a block that no server proves or sends
 	rejected := false // whether a server rejects the query
 	late := true      // whether the first server has not replied yet
 	h := set.hedge(ctx, q, order)
@@ -158,7 +159,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		switch {
 		case err == nil:
 			withheld := missing != nil && useOf(ctx) == forFollow
-			if failed != nil || lagging || late || withheld { // prefer a server that works, and is fast
+			if failed != nil || invented || lagging || late || withheld { // prefer a server that works, and is fast
 				set.preferred.Store(uint32(r.place))
 			}
 			return nil
@@ -168,6 +169,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			missing = err
 			h.hurry(s)
 			lagging = lagging || errors.Is(err, errLagging)
+			invented = invented || errors.Is(err, errUnproven)
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
@@ -210,8 +212,8 @@ func (set *servers) fetch(
 }
 
 // judge calls check with the response of server s to q. It returns an error if s failed, sent an
-// invalid response, or does not have the block. In haste, a block that no server proves in time is not
-// the fault of s.
+// invalid response, or does not have the block. In haste, a block that no server proves or sends in time
+// is not the fault of s.
 func (set *servers) judge(
 	ctx context.Context, s *server, q lite.Message, r reply, check func(lite.Message) error,
 ) error {
@@ -254,8 +256,8 @@ func (set *servers) judge(
 	return err
 }
 
-// repeats reports whether server s still answers q. If no server can prove the block in the first
-// response, a server that has deleted the block meanwhile does not.
+// repeats reports whether server s still answers q. If no server proves or sends the block in
+// the first response, a server that has deleted the block meanwhile does not.
 func (set *servers) repeats(ctx context.Context, s *server, q lite.Message) bool {
 	_, release, err := set.fetch(ctx, s, q, new(atomic.Int32))
 	if err != nil {

@@ -140,21 +140,13 @@ func (b *Backend) forget() {
 	b.gone, b.oldest = 0, 0
 }
 
-// has reports whether any server has the masterchain block with the given seq_no. A server must prove
-// the block, because it could invent an id.
-func (b *Backend) has(ctx context.Context, seqNo uint32) (bool, error) {
-	_, err := b.proven(ctx, seqNo)
-	return found(err)
-}
-
-// readable is like has, but reads the block, because a server may prove a block that it does not send.
+// readable reports whether any server has the masterchain block with the given seq_no. A server must prove and send
+// the block, because it could invent an id, or prove a block that it does not send. Unless in haste, readable waits for
+// servers that lag.
 func (b *Backend) readable(ctx context.Context, seqNo uint32) (bool, error) {
-	id, err := b.proven(ctx, seqNo)
-	if err == nil && !b.knows(id) {
-		var m *master
-		if m, err = b.master(ctx, id); err == nil {
-			b.masters.put(seqNo, m)
-		}
+	m, err := b.lookup(ctx, seqNo, !inHaste(ctx), true)
+	if err == nil {
+		b.masters.put(seqNo, m)
 	}
 	return found(err)
 }
@@ -167,17 +159,6 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// proven returns the id of the masterchain block with the given seq_no from a server that can prove the block. Unless
-// in haste, it waits for servers that lag.
-func (b *Backend) proven(ctx context.Context, seqNo uint32) (lite.BlockID, error) {
-	return b.lookup(ctx, seqNo, !inHaste(ctx), func(id lite.BlockID) error {
-		if b.knows(id) {
-			return nil
-		}
-		return b.prove(ctx, id)
-	})
-}
-
 // knows reports whether the masterchain block with the given id is cached.
 func (b *Backend) knows(id lite.BlockID) bool {
 	m, ok := b.masters.get(id.SeqNo)
@@ -185,7 +166,7 @@ func (b *Backend) knows(id lite.BlockID) bool {
 }
 
 // checkHistory returns an error if no server, however slow, has the masterchain block before the one with the seq_no
-// from, as has reports. That block is needed to know which shard blocks are new in the next one. The error is
+// from, as readable reports. That block is needed to know which shard blocks are new in the next one. The error is
 // ErrCursorTooOld if servers have only later steps, and otherwise errMissing.
 func (b *Backend) checkHistory(
 	ctx context.Context, from uint32, has func(ctx context.Context, seqNo uint32) (bool, error),

@@ -36,7 +36,7 @@ func (b *Backend) BlockBySeqNo(
 	}
 	found, err := b.find(ctx, head, lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: seqNo})
 	if errors.Is(err, errMissing) { // deleted, unless the servers only lag
-		there, lost := b.has(ctx, head.SeqNo)
+		there, lost := b.readable(ctx, head.SeqNo)
 		switch {
 		case lost != nil:
 			err = lost

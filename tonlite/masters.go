@@ -212,8 +212,7 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 }
 
 // masterBySeqNo returns the masterchain block with the given seq_no. If the id of that block is
-// not known, masterBySeqNo asks a server for the id and, if proven is set, for a proof of the
-// block.
+// not known, masterBySeqNo looks up the block.
 func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) (*master, error) {
 	if m, ok := b.masters.get(seqNo); ok {
 		return m, nil
@@ -224,35 +223,38 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 	if head, _ := b.knownHead(); head.SeqNo == seqNo {
 		return b.master(ctx, head)
 	}
-	id, err := b.lookup(ctx, seqNo, false, func(id lite.BlockID) error {
-		if !proven {
-			return nil
-		}
-		return b.prove(ctx, id)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return b.master(ctx, id)
+	return b.lookup(ctx, seqNo, false, proven)
 }
 
-// lookup asks a server for the id of the masterchain block with the given seq_no. If check
-// returns an error for that id, lookup asks the next server. If wait is set, a server that lags
-// waits for the block, instead of responding that it does not have the block.
-func (b *Backend) lookup(
-	ctx context.Context, seqNo uint32, wait bool, check func(lite.BlockID) error,
-) (id lite.BlockID, err error) {
+// lookup asks a server for the id of the masterchain block with the given seq_no and reads that block. If proven is
+// set, it requires a proof of the block. If no server proves or sends the block, the id may be invented and shows
+// nothing, so lookup asks the next server for the id. If wait is set, a server that lags waits for the block, instead
+// of responding that it does not have the block.
+func (b *Backend) lookup(ctx context.Context, seqNo uint32, wait, proven bool) (m *master, err error) {
 	var q lite.Message = lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}
 	if wait {
 		q = b.servers.after(seqNo, q)
 	}
 	err = b.servers.ask(ctx, q, func(answer lite.Message) error {
-		if id, err = lookedUp(answer, seqNo); err != nil {
+		id, err := lookedUp(answer, seqNo)
+		if err != nil {
 			return err
 		}
-		return check(id)
+		if known, ok := b.masters.get(seqNo); ok && known.id == id {
+			m = known
+			return nil
+		}
+		if proven {
+			if err := b.prove(ctx, id); err != nil {
+				return err
+			}
+		}
+		if m, err = b.master(ctx, id); errors.Is(err, errMissing) {
+			err = fmt.Errorf("%w %v, which is not sent: %w", errUnproven, id, err)
+		}
+		return err
 	})
-	return id, err
+	return m, err
 }
 
 func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {

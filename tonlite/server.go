@@ -249,7 +249,7 @@ func (s *server) mayHave(q lite.Message) bool {
 // response includes a proof.
 func masterLookup(q lite.Message) (seqNo uint32, proven bool) {
 	wait, proven := q.(lite.Wait)
-	if proven { // see Backend.proven
+	if proven { // see Backend.readable
 		q = wait.Then
 	}
 	if look, ok := q.(lite.LookupBlock); ok && look.Workchain == masterchain {

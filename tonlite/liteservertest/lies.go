@@ -74,6 +74,9 @@ const (
 	Flood
 	// WrongKind sends the response to another kind of query.
 	WrongKind
+	// FalseIDs answers lookups of masterchain blocks by seq_no with ids of blocks that nobody has. Lookups of multiples
+	// of four are answered truthfully.
+	FalseIDs
 )
 
 // apply returns the response that the Server sends to q. a is the true response.
@@ -106,6 +109,8 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 		switch {
 		case looked && (l == FalseHistory || l == FalsePast && a.ID.SeqNo%4 == 2):
 			a.ID, _ = c.forge(a.ID)
+		case looked && l == FalseIDs && a.ID.Workchain == masterchain && a.ID.SeqNo%4 != 0:
+			a.ID.Root[0]++
 		case looked && l == FalseCreation && a.ID.Workchain != masterchain:
 			last, _ := c.master(c.last)
 			root := c.blocks[a.ID].root
