@@ -134,13 +134,12 @@ func (s *pageReader) lowest(
 		}
 		to := from + min(n-1, r.to-from)
 		steps, err := s.read(ctx, q, masterRange{from, to}, from-r.from)
-		if errors.Is(err, errMissing) && q.After == "" { // deleted meanwhile, or withheld by a server
-			b.record(max(1, from-1), false)
-			s.release()
-			return b.Blocks(ctx, q)
-		}
 		if errors.Is(err, errMissing) {
 			err = b.whyMissing(ctx, from)
+		}
+		if errors.Is(err, chaingql.ErrCursorTooOld) && q.After == "" { // deleted meanwhile, or withheld by a server
+			s.release()
+			return b.Blocks(ctx, q)
 		}
 		if err != nil {
 			return nil, err

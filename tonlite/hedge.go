@@ -51,6 +51,11 @@ func withHaste(ctx context.Context, limit time.Duration) context.Context {
 	return context.WithValue(ctx, hasteKey{}, &haste{left: limit})
 }
 
+// withoutHaste returns a context for queries that wait for slow servers again.
+func withoutHaste(ctx context.Context) context.Context {
+	return context.WithValue(ctx, hasteKey{}, nil)
+}
+
 // inHaste reports whether queries with ctx do not wait for slow servers.
 func inHaste(ctx context.Context) bool { return ctx.Value(hasteKey{}) != nil }
 

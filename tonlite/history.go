@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -76,7 +77,7 @@ func (b *Backend) recheck(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if due {
-		if _, err := b.probe(ctx, gone); err != nil {
+		if _, err := b.probe(ctx, gone); err != nil && !errors.Is(err, errMissing) {
 			return err
 		}
 	}
@@ -90,19 +91,69 @@ func (b *Backend) recheck(ctx context.Context) error {
 // probe tries to read the masterchain block with the given seq_no and the step after it. It records and returns
 // whether that is possible. A server may have deleted the shard blocks of a masterchain block that it still has.
 func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err error) {
-	there, err = b.readable(ctx, seqNo)
-	if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
-		from := seqNo + 1
-		if seqNo == 1 {
-			from = 1 // the only step without a predecessor
+	there, err = b.ifCurrent(ctx, func() (bool, error) {
+		there, err := b.readable(ctx, seqNo)
+		if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
+			from := seqNo + 1
+			if seqNo == 1 {
+				from = 1 // the only step without a predecessor
+			}
+			_, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{from, seqNo + 1})
+			there, err = found(err)
 		}
-		_, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{from, seqNo + 1})
-		there, err = found(err)
-	}
+		return there, err
+	})
 	if err == nil {
 		b.record(seqNo, there)
 	}
 	return there, err
+}
+
+// ifCurrent returns the result of read, which reports whether blocks can be read. If they cannot, and servers did not
+// even have the newest shard blocks, the blocks may be late instead of deleted, so ifCurrent returns errMissing. A server
+// may announce a masterchain block half a minute before it has the shard blocks of that block and of those before it.
+func (b *Backend) ifCurrent(ctx context.Context, read func() (bool, error)) (there bool, err error) {
+	head, _ := b.knownHead()
+	b.mu.Lock()
+	current := b.complete == head.SeqNo
+	b.mu.Unlock()
+	if there, err = read(); err != nil || there || current {
+		return there, err
+	}
+	if _, err := b.readNewestShards(withoutHaste(ctx), head.SeqNo); err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	b.complete = head.SeqNo
+	b.mu.Unlock()
+	return read() // the blocks may have come meanwhile
+}
+
+// newestShards is the number of masterchain blocks in which readNewestShards expects each shard that still has blocks.
+const newestShards = 16
+
+// readNewestShards reads the newest block of each shard as of the masterchain block with the given seq_no, except those
+// of shards without new blocks in the last masterchain blocks. It returns their number. It uses no cached shard blocks.
+func (b *Backend) readNewestShards(ctx context.Context, seqNo uint32) (n int, err error) {
+	masters, err := b.chain(ctx, seqNo, seqNo)
+	if err != nil {
+		return 0, err
+	}
+	tops := slices.Clone(masters[0].tops)
+	if seqNo > newestShards {
+		earlier, err := b.chain(ctx, seqNo-newestShards, seqNo-newestShards)
+		if err != nil && !errors.Is(err, errMissing) {
+			return 0, err
+		}
+		for _, m := range earlier {
+			tops = slices.DeleteFunc(tops, func(id lite.BlockID) bool { return slices.Contains(m.tops, id) })
+		}
+	}
+	tops = slices.DeleteFunc(tops, func(id lite.BlockID) bool { return id.SeqNo == 0 }) // the zero state is not a block
+	return len(tops), parallel(ctx, len(tops), func(ctx context.Context, i int) error {
+		_, err := b.header(ctx, tops[i])
+		return err
+	})
 }
 
 // history returns the results of all searches for the oldest block: the seq_no of the newest block that no server
@@ -184,7 +235,16 @@ func (b *Backend) checkHistory(
 	return errMissing
 }
 
-// whyMissing returns the error for a read of the step with the seq_no from and later ones that failed with errMissing.
+// whyMissing returns the error for a read of the step with the seq_no from and later ones that failed with errMissing. If
+// servers have the shard blocks before that step, it is not deleted.
 func (b *Backend) whyMissing(ctx context.Context, from uint32) error {
+	if there, err := b.readable(ctx, max(1, from-1)); err != nil {
+		return err
+	} else if there {
+		n, err := b.readNewestShards(ctx, max(1, from-1))
+		if there, err = found(err); err != nil || there && n > 0 {
+			return cmp.Or(err, errMissing)
+		}
+	}
 	return cmp.Or(b.checkHistory(ctx, from, b.probe), errMissing)
 }

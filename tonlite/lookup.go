@@ -1,6 +1,7 @@
 package tonlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,17 +35,19 @@ func (b *Backend) BlockBySeqNo(
 	if err != nil {
 		return chaingql.Block{}, err
 	}
-	found, err := b.find(ctx, head, lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: seqNo})
-	if errors.Is(err, errMissing) { // deleted, unless the servers only lag
-		there, lost := b.readable(ctx, head.SeqNo)
-		switch {
-		case lost != nil:
-			err = lost
-		case there:
-			err = chaingql.ErrBlockNotFound
-		}
+	var block chaingql.Block
+	there, err := b.ifCurrent(ctx, func() (bool, error) {
+		var err error
+		block, err = b.find(ctx, head, lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: seqNo})
+		return found(err)
+	})
+	if err != nil || there {
+		return block, err
 	}
-	return found, err
+	if there, err = b.readable(ctx, head.SeqNo); err == nil && there { // deleted: the servers do not lag
+		err = chaingql.ErrBlockNotFound
+	}
+	return chaingql.Block{}, cmp.Or(err, errMissing)
 }
 
 // minShardBit is the lowest bit that may end the prefix of a shard. The prefix has at most 60 bits.

@@ -88,7 +88,7 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 	if b.head != head {
 		return false
 	}
-	b.head, b.heads, b.oldest, b.gone = lite.BlockID{}, nil, 0, 0
+	b.head, b.heads, b.oldest, b.gone, b.complete = lite.BlockID{}, nil, 0, 0, 0
 	b.masters.clear()
 	b.steps.clear()
 	b.opts.Logger.Warn("newest masterchain block dropped, because no lite server has it; reading the newest again",

@@ -11,6 +11,9 @@ import (
 	"github.com/xssnick/tonutils-go/tvm/cell"
 )
 
+// maxWait is how many masterchain blocks after the newest one a query may wait for. That of a node is the same.
+const maxWait = 100
+
 // answer returns the response to a query, or nil if ctx is done before there is one.
 func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	rejected := s.count(q)
@@ -22,9 +25,13 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 	}
 	s.mu.Lock()
 	w, waits := q.(lite.Wait)
+	tooBig := waits && w.SeqNo > s.newest()+maxWait
 	waits = waits && w.SeqNo > s.head
 	s.mu.Unlock()
 	if w, ok := q.(lite.Wait); ok {
+		if tooBig {
+			return lite.Error{Code: lite.CodeNotFound, Message: "too big masterchain block seqno"}
+		}
 		if !s.wait(ctx, w) {
 			if ctx.Err() != nil {
 				return nil
@@ -124,9 +131,9 @@ func (s *Server) wait(ctx context.Context, w lite.Wait) bool {
 	defer timer.Stop()
 	for {
 		s.mu.Lock()
-		head, grown := s.head, s.grown
+		newest, grown := s.newest(), s.grown
 		s.mu.Unlock()
-		if head >= w.SeqNo {
+		if newest >= w.SeqNo {
 			return true
 		}
 		select {
@@ -201,12 +208,9 @@ func (s *Server) block(id lite.BlockID) (*block, error) {
 	if id.Workchain == masterchain && (id.SeqNo > s.head || id.SeqNo < s.oldest) {
 		return nil, errMissing
 	}
-	if before, ok := s.chain.master(s.oldestShards - 1); ok && id.Workchain != masterchain {
-		for _, top := range s.chain.blocks[before].tops {
-			if top.Workchain == id.Workchain && lite.Overlap(top.Shard, id.Shard) && id.SeqNo <= top.SeqNo {
-				return nil, errMissing
-			}
-		}
+	if id.Workchain != masterchain && s.chain.facts != nil && // the tops of a recorded chain are not known
+		(s.chain.commits(s.oldestShards-1, id) || !s.chain.commits(min(s.newest(), s.chain.last), id)) {
+		return nil, errMissing
 	}
 	return b, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -98,6 +99,14 @@ func (c *Chain) add(workchain int32, shard uint64, seqNo uint32, data []byte) (l
 func (c *Chain) master(seqNo uint32) (lite.BlockID, bool) {
 	id, ok := c.names[name{masterchain, wholeShard, seqNo}]
 	return id, ok
+}
+
+// commits reports whether the masterchain block with the given seq_no, or one before it, commits to the shard block id.
+func (c *Chain) commits(seqNo uint32, id lite.BlockID) bool {
+	m, ok := c.master(seqNo)
+	return ok && slices.ContainsFunc(c.blocks[m].tops, func(top lite.BlockID) bool {
+		return top.Workchain == id.Workchain && lite.Overlap(top.Shard, id.Shard) && id.SeqNo <= top.SeqNo
+	})
 }
 
 // lookUp returns the block with the seq_no in q. Like a real server, it takes the shard in q as the

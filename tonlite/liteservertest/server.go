@@ -29,6 +29,7 @@ type Server struct {
 	head         uint32
 	oldest       uint32
 	oldestShards uint32        // set by ForgetShards
+	newestShards uint32        // set by LagShards, or 0
 	grown        chan struct{} // closed when the head moves
 	stalls       int
 	resumed      chan struct{} // closed when the last stall ends
@@ -167,6 +168,25 @@ func (s *Server) ForgetShards(below uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.oldestShards = max(s.oldestShards, below)
+}
+
+// LagShards makes the Server announce and send all masterchain blocks, but only the shard blocks to which those up to
+// the given seq_no commit, and not yet answer queries that wait for later masterchain blocks. A node that processes
+// shard blocks too slowly does so. LagShards(0) ends this.
+func (s *Server) LagShards(seqNo uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newestShards = seqNo
+	close(s.grown)
+	s.grown = make(chan struct{})
+}
+
+// newest returns the seq_no of the newest masterchain block whose shard blocks the Server has. Call it with s.mu held.
+func (s *Server) newest() uint32 {
+	if s.newestShards == 0 {
+		return s.head
+	}
+	return min(s.head, s.newestShards)
 }
 
 // Stall delays all responses until resume is called. Connections stay open.
