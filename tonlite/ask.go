@@ -173,7 +173,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
-			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
+			if wait, ok := q.(lite.Wait); ok && isLag(r.err) && s.height() < wait.SeqNo {
 				hope = hope || s.mayReach(wait.SeqNo)
 			} else {
 				failing = append(failing, s)
@@ -212,19 +212,24 @@ func (set *servers) fetch(
 }
 
 // judge calls check with the response of server s to q. It returns an error if s failed, sent an
-// invalid response, or does not have the block. In haste, a block that no server proves or sends in time
-// is not the fault of s.
+// invalid response, or does not have the block. A block that no server proves or sends is not the fault of s if s lags,
+// or in haste.
 func (set *servers) judge(
 	ctx context.Context, s *server, q lite.Message, r reply, check func(lite.Message) error,
 ) error {
 	err := r.err
-	if err == nil {
+	if isLag(err) {
+		s.lags()
+	}
+	if begin := time.Now(); err == nil {
 		err = recoverPanics(func() error { return check(r.answer) })
 		if r.release(); err == nil {
 			s.succeeded(q)
 			return nil
 		}
 		switch {
+		case errors.Is(err, errUnproven) && s.lagged(begin):
+			err = fmt.Errorf("%w: %v", lite.Error{Code: lite.CodeTimeout, Message: "no proof yet"}, err)
 		case !errors.Is(err, errMissing):
 			err = fmt.Errorf("invalid response: %w", err)
 		case errors.Is(err, errUnproven) && !inHaste(ctx) && set.repeats(ctx, s, q):

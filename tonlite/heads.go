@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	maxHeads   = 16          // maximum number of heads that a Backend keeps
-	maxHeadAge = time.Minute // maximum age of earlierHead
+	maxHeads    = 256              // maximum number of heads that a Backend keeps
+	maxHeadAge  = time.Minute      // maximum age of earlierHead, and minimum age of proofStart, if there is such a head
+	maxStartAge = 10 * time.Minute // maximum age of proofStart, because nodes delete old states
 )
 
 // An acceptedHead is a masterchain block that was accepted as the newest one.
@@ -42,7 +43,11 @@ func (b *Backend) setHead(id lite.BlockID) {
 	if id.SeqNo > b.head.SeqNo {
 		b.head = id
 		b.heads = append(b.heads, acceptedHead{id, time.Now()})
-		b.heads = slices.Delete(b.heads, 0, max(0, len(b.heads)-maxHeads))
+		n := max(0, len(b.heads)-maxHeads)
+		for n+1 < len(b.heads) && b.passed(b.heads[n+1]) {
+			n++
+		}
+		b.heads = slices.Delete(b.heads, 0, n)
 		close(b.moved)
 		b.moved = make(chan struct{})
 	}
@@ -54,22 +59,44 @@ func (b *Backend) earlierHead() lite.BlockID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	age := func(i int) time.Duration { return time.Since(b.heads[i].at) }
+	if len(b.heads) == 0 {
+		return b.head
+	}
 	n := 0
 	for n+1 < len(b.heads) && (age(n+1) >= b.opts.Timeout || age(n) > maxHeadAge) {
 		n++
 	}
-	if b.heads = slices.Delete(b.heads, 0, n); len(b.heads) == 0 {
-		return b.head
-	}
-	return b.heads[0].id
+	return b.heads[n].id
 }
 
-// prove proves the masterchain block id, which must be older than the head. The proof starts from earlierHead. If no
+// proofStart returns the head from which to prove the older masterchain block id. It was the head so long ago that
+// servers that lag by a minute, or by maxLag blocks, have it, too. If it is not known, or before id, proofStart returns
+// the oldest head after it.
+func (b *Backend) proofStart(id lite.BlockID) lite.BlockID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.heads) == 0 {
+		return b.head
+	}
+	n := 0
+	for n+1 < len(b.heads) && (b.heads[n].id.SeqNo <= id.SeqNo || b.passed(b.heads[n+1]) ||
+		time.Since(b.heads[n].at) > maxStartAge) {
+		n++
+	}
+	return b.heads[n].id
+}
+
+// passed reports whether a server that does not have h is stuck, rather than lags. Call it with b.mu held.
+func (b *Backend) passed(h acceptedHead) bool {
+	return time.Since(h.at) >= maxHeadAge && b.head.SeqNo-h.id.SeqNo >= maxLag
+}
+
+// prove proves the masterchain block id, which must be older than the head. The proof starts from proofStart. If no
 // server has that block any more, it starts from the head.
 func (b *Backend) prove(ctx context.Context, id lite.BlockID) error {
 	head, _ := b.knownHead()
-	if earlier := b.earlierHead(); id.SeqNo < earlier.SeqNo && earlier != head {
-		if err := b.prover.prove(ctx, id, earlier); !errors.Is(err, errMissing) {
+	if start := b.proofStart(id); start != head {
+		if err := b.prover.prove(ctx, id, start); !errors.Is(err, errMissing) {
 			return err
 		}
 	}
@@ -93,8 +120,13 @@ func (b *Backend) atHead(ctx context.Context, read func(head lite.BlockID) error
 	return err
 }
 
+// errFarBehind is the response of a server that is so far behind a block that it does not wait for the block.
+var errFarBehind = lite.Error{Code: lite.CodeNotFound, Message: "too big masterchain block seqno"}
+
 // isLag reports whether err is the response of a server that lags, or contains one.
-func isLag(err error) bool { return errors.Is(err, lite.Error{Code: lite.CodeTimeout}) }
+func isLag(err error) bool {
+	return errors.Is(err, lite.Error{Code: lite.CodeTimeout}) || errors.Is(err, errFarBehind)
+}
 
 // after returns a query that a server answers like q, but that lets a server that lags wait for the
 // masterchain block with the given seq_no first, for at most a quarter of Options.Timeout.

@@ -37,6 +37,7 @@ type server struct {
 	backoff     time.Duration
 	cause       error         // error of the last failure, as a text of bounded length
 	lastSuccess time.Time     // time of the last valid response
+	lastLag     time.Time     // when the server last responded that it lags
 	head        uint32        // seq_no of the newest masterchain block that the server has announced
 	moved       time.Time     // when the server announced it
 	latency     time.Duration // moving average of the time until a response; 0 if there was none
@@ -153,6 +154,25 @@ func (s *server) mayReach(seqNo uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head < seqNo && seqNo-s.head <= maxLag && time.Since(s.moved) < time.Minute
+}
+
+// lags records that the server responded that it does not have a block yet.
+func (s *server) lags() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastLag = time.Now()
+}
+
+// lagged is called if no server can prove the block that the server named in a response. It reports whether the server
+// lags, as it said after the given time. If so, the server works, and may prove the block later.
+func (s *server) lagged(after time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lastLag.After(after) {
+		return false
+	}
+	s.lastSuccess = time.Now()
+	return true
 }
 
 // height returns the seq_no of the newest masterchain block that the server has announced.

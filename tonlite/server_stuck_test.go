@@ -46,6 +46,10 @@ func TestFailingServerHidesTheEndOfTheHistoryForAMinute(t *testing.T) {
 			s.SetLie(liteservertest.FalseClaims)
 			s.Reject("getBlockProof")
 		},
+		"invents blocks and claims to lag": func(s *liteservertest.Server) {
+			s.SetLie(liteservertest.FalseClaims)
+			s.LagShards(230)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *memoryNetwork) {
