@@ -32,7 +32,8 @@ type Backend struct {
 	following    int            // number of Follow calls that keep head up to date
 	gone, oldest uint32         // see history
 	checked      time.Time      // when a call last began to check gone again
-	complete     uint32         // seq_no of the last head of which servers had the newest shard blocks
+	complete     uint32         // seq_no of a head whose shard blocks servers had: see unlessLate
+	completed    time.Time      // when servers had them
 
 	close sync.Once
 }

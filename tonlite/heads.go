@@ -11,8 +11,8 @@ import (
 
 const (
 	maxHeads    = 256              // maximum number of heads that a Backend keeps
-	maxHeadAge  = time.Minute      // maximum age of earlierHead, and minimum age of proofStart, if there is such a head
-	maxStartAge = 10 * time.Minute // maximum age of proofStart, because nodes delete old states
+	maxHeadAge  = time.Minute      // maximum age of earlierHead, and minimum age of headAfter, if there is such a head
+	maxStartAge = 10 * time.Minute // maximum age of headAfter, because nodes delete old states
 )
 
 // An acceptedHead is a masterchain block that was accepted as the newest one.
@@ -69,17 +69,17 @@ func (b *Backend) earlierHead() lite.BlockID {
 	return b.heads[n].id
 }
 
-// proofStart returns the head from which to prove the older masterchain block id. It was the head so long ago that
-// servers that lag by a minute, or by maxLag blocks, have it, too. If it is not known, or before id, proofStart returns
-// the oldest head after it.
-func (b *Backend) proofStart(id lite.BlockID) lite.BlockID {
+// headAfter returns the head after the masterchain block with the given seq_no that servers are most likely to have: it
+// was the head so long ago that servers that lag by a minute, or by maxLag blocks, have it, too. If no such head is
+// known, headAfter returns the oldest one that is, which may be the current head.
+func (b *Backend) headAfter(seqNo uint32) lite.BlockID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.heads) == 0 {
 		return b.head
 	}
 	n := 0
-	for n+1 < len(b.heads) && (b.heads[n].id.SeqNo <= id.SeqNo || b.passed(b.heads[n+1]) ||
+	for n+1 < len(b.heads) && (b.heads[n].id.SeqNo <= seqNo || b.passed(b.heads[n+1]) ||
 		time.Since(b.heads[n].at) > maxStartAge) {
 		n++
 	}
@@ -91,11 +91,11 @@ func (b *Backend) passed(h acceptedHead) bool {
 	return time.Since(h.at) >= maxHeadAge && b.head.SeqNo-h.id.SeqNo >= maxLag
 }
 
-// prove proves the masterchain block id, which must be older than the head. The proof starts from proofStart. If no
+// prove proves the masterchain block id, which must be older than the head. The proof starts from headAfter. If no
 // server has that block any more, it starts from the head.
 func (b *Backend) prove(ctx context.Context, id lite.BlockID) error {
 	head, _ := b.knownHead()
-	if start := b.proofStart(id); start != head {
+	if start := b.headAfter(id.SeqNo); start != head {
 		if err := b.prover.prove(ctx, id, start); !errors.Is(err, errMissing) {
 			return err
 		}

@@ -91,7 +91,7 @@ func (b *Backend) recheck(ctx context.Context) error {
 // probe tries to read the masterchain block with the given seq_no and the step after it. It records and returns
 // whether that is possible. A server may have deleted the shard blocks of a masterchain block that it still has.
 func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err error) {
-	there, err = b.ifCurrent(ctx, func() (bool, error) {
+	there, err = b.unlessLate(ctx, seqNo, func() (bool, error) {
 		there, err := b.readable(ctx, seqNo)
 		if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
 			from := seqNo + 1
@@ -109,22 +109,23 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err erro
 	return there, err
 }
 
-// ifCurrent returns the result of read, which reports whether blocks can be read. If they cannot, and servers did not
-// even have the newest shard blocks, the blocks may be late instead of deleted, so ifCurrent returns errMissing. A server
-// may announce a masterchain block half a minute before it has the shard blocks of that block and of those before it.
-func (b *Backend) ifCurrent(ctx context.Context, read func() (bool, error)) (there bool, err error) {
-	head, _ := b.knownHead()
+// unlessLate returns the result of read, which reports whether the masterchain block with the given seq_no, and blocks
+// after it, can be read. If they cannot, and servers do not even have the shard blocks of a later head, the blocks may
+// be late instead of deleted, so unlessLate returns errMissing. A server may announce a masterchain block half a minute
+// before it has the shard blocks of that block and of those before it.
+func (b *Backend) unlessLate(ctx context.Context, seqNo uint32, read func() (bool, error)) (there bool, err error) {
+	later := b.headAfter(seqNo).SeqNo
 	b.mu.Lock()
-	current := b.complete == head.SeqNo
+	current := b.complete >= later && time.Since(b.completed) < maxHeadAge
 	b.mu.Unlock()
 	if there, err = read(); err != nil || there || current {
 		return there, err
 	}
-	if _, err := b.readNewestShards(withoutHaste(ctx), head.SeqNo); err != nil {
+	if _, err := b.readNewestShards(withoutHaste(ctx), later); err != nil {
 		return false, err
 	}
 	b.mu.Lock()
-	b.complete = head.SeqNo
+	b.complete, b.completed = later, time.Now()
 	b.mu.Unlock()
 	return read() // the blocks may have come meanwhile
 }
@@ -235,8 +236,8 @@ func (b *Backend) checkHistory(
 	return errMissing
 }
 
-// whyMissing returns the error for a read of the step with the seq_no from and later ones that failed with errMissing. If
-// servers have the shard blocks before that step, it is not deleted.
+// whyMissing returns the error for a read of the step with the seq_no from and later ones that failed with errMissing.
+// If servers have the shard blocks before that step, it is not deleted.
 func (b *Backend) whyMissing(ctx context.Context, from uint32) error {
 	if there, err := b.readable(ctx, max(1, from-1)); err != nil {
 		return err

@@ -36,7 +36,7 @@ func (b *Backend) BlockBySeqNo(
 		return chaingql.Block{}, err
 	}
 	var block chaingql.Block
-	there, err := b.ifCurrent(ctx, func() (bool, error) {
+	there, err := b.unlessLate(ctx, head.SeqNo, func() (bool, error) {
 		var err error
 		block, err = b.find(ctx, head, lite.BlockID{Workchain: workchain, Shard: shard, SeqNo: seqNo})
 		return found(err)
