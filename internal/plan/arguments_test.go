@@ -9,7 +9,8 @@ import (
 	"github.com/graphql-go/graphql"
 )
 
-// sortedSchema returns the tests' schema with a field of a host in Query and in Subscription. Its resolver calls seen.
+// sortedSchema returns the tests' schema with a field sorted of a host in Query and in Subscription. Its resolver calls
+// seen. Subscription also has a field events without a resolver.
 func sortedSchema(t *testing.T, seen func(args map[string]any)) *Schema {
 	t.Helper()
 	page := graphql.NewInputObject(graphql.InputObjectConfig{Name: "Page", Fields: graphql.InputObjectConfigFieldMap{
@@ -23,8 +24,9 @@ func sortedSchema(t *testing.T, seen func(args map[string]any)) *Schema {
 	sorted := &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{
 		"by": {Type: graphql.NewList(sort)}, "first": {Type: sort, DefaultValue: map[string]any{}},
 	}, Resolve: func(p graphql.ResolveParams) (any, error) { seen(p.Args); return 1, nil }}
-	fields := graphql.Fields{"sorted": sorted}
-	table, err := Extend(table(), Extension{Query: fields, Subscription: fields})
+	events := &graphql.Field{Type: graphql.Int, Args: sorted.Args}
+	table, err := Extend(table(), Extension{Query: graphql.Fields{"sorted": sorted},
+		Subscription: graphql.Fields{"sorted": sorted, "events": events}})
 	must(t, err)
 	s, err := NewSchema(table)
 	must(t, err)
@@ -83,5 +85,27 @@ func TestTokensLimitsTheValuesOfHostArguments(t *testing.T) {
 		if !strings.Contains(text, "$l") && values != want {
 			t.Errorf("%s: the resolvers received %d values, want %d", text, values, want)
 		}
+	}
+}
+
+func TestEventsWithoutAResolverNeedNoArguments(t *testing.T) {
+	c := NewCache(sortedSchema(t, nil), Limits{CacheBytes: 1 << 20}, masked, nil)
+	allocations := func(text string) float64 {
+		b, errs := c.Prepare(text, "", nil)
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		var dst []byte
+		n := testing.AllocsPerRun(20, func() { dst, _ = b.Run(context.Background(), 7, dst[:0]) })
+		if string(dst) != `{"data":{"events":7}}` {
+			t.Errorf("%s: got %s, want the event", text, dst)
+		}
+		return n
+	}
+	few := allocations("subscription{events}")
+	many := allocations("subscription{events(by:[" + strings.Repeat("{}", 50) + "])}")
+	some := allocations("subscription($b:String){events(by:[" + strings.Repeat("{by:$b}", 50) + "])}")
+	if many > few+5 || some > few+5 {
+		t.Errorf("an event takes %v allocations, %v with 50 objects, and %v if they have variables", few, many, some)
 	}
 }

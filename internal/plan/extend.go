@@ -90,11 +90,7 @@ func (e *extender) root(parent, name string, f *graphql.Field) (Field, error) {
 	}
 	row, err := e.field(parent, def)
 	row.declared = f
-	if resolve := f.Resolve; parent == "Subscription" {
-		if resolve == nil {
-			row.Resolver = func(p graphql.ResolveParams) (any, error) { return p.Source, nil }
-		}
-	} else {
+	if resolve := f.Resolve; parent != "Subscription" {
 		row.Resolver = func(p graphql.ResolveParams) (any, error) {
 			if p.Source = map[string]any(nil); resolve == nil {
 				return nil, nil

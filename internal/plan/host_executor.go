@@ -104,6 +104,9 @@ func (h *hostExecutor) field(n *node, src any) bool {
 
 func (h *hostExecutor) resolveHost(n *node, src any) (any, error) {
 	f := n.f
+	if f.source.Resolver == nil && f.source.declared != nil {
+		return src, nil // the event of a subscription; its arguments need not be copied
+	}
 	args, err := h.hostArgs(f)
 	if err != nil {
 		return nil, err

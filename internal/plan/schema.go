@@ -36,7 +36,8 @@ type Type struct {
 }
 
 // A Field is a field of an object, interface or input object. A field of an object sets at most one of Append,
-// Same, Get, Resolve and Resolver. If it sets none of them, graphql.DefaultResolveFn resolves it.
+// Same, Get, Resolve and Resolver. If it sets none of them, graphql.DefaultResolveFn resolves it, or, if [Extend] added
+// it to Subscription, its value is the event.
 type Field struct {
 	// Name and Desc are the name and the description of the field. Type is its type in SDL, such as "[ID!]!".
 	Name, Type, Desc string
@@ -83,7 +84,7 @@ type Field struct {
 	// anything.
 	Depends func(args Args) any
 
-	// declared is the field that the host declared, or nil.
+	// declared is the field that the host added to Query or Subscription, or nil.
 	declared *graphql.Field
 }
 

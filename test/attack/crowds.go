@@ -324,6 +324,10 @@ func longFloats() []attack {
 					strings.TrimSuffix(times(16, `"v#":[`+list+`],`), ",") + `}}`
 			}))
 	}
+	all = append(all, posted("32 times 1e308 as an ID", badInput, func() string {
+		return `{"query":"query(` + times(32, "$v#:ID ") + `){` + times(32, "a#:transfers(id:$v#)") +
+			`}","variables":{` + strings.TrimSuffix(times(32, `"v#":1e308,`), ",") + `}}`
+	}))
 	hundred := "0." + strings.Repeat("123456789", 12)
 	return append(all,
 		doc("45 aliases with 100 digits each", either, "{"+times(45, "a#:transfers(rate:"+hundred+"#)")+"}"),

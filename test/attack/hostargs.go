@@ -15,6 +15,9 @@ import (
 // with default values, and a subscription whose events are large.
 func hostFields() chaingql.SchemaExtension {
 	var filter *graphql.InputObject
+	page := graphql.NewInputObject(graphql.InputObjectConfig{Name: "TransferPage",
+		Fields: graphql.InputObjectConfigFieldMap{"first": {Type: graphql.Int, DefaultValue: 10},
+			"from": {Type: graphql.Int, DefaultValue: 0}, "up": {Type: graphql.Boolean, DefaultValue: true}}})
 	filter = graphql.NewInputObject(graphql.InputObjectConfig{Name: "TransferFilter",
 		Fields: graphql.InputObjectConfigFieldMapThunk(func() graphql.InputObjectConfigFieldMap {
 			return graphql.InputObjectConfigFieldMap{
@@ -24,7 +27,8 @@ func hostFields() chaingql.SchemaExtension {
 			}
 		})})
 	count := &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{
-		"filter": {Type: filter}, "rate": {Type: graphql.Float}, "rates": {Type: graphql.NewList(graphql.Float)}},
+		"filter": {Type: filter}, "id": {Type: graphql.ID}, "pages": {Type: graphql.NewList(page)},
+		"rate": {Type: graphql.Float}, "rates": {Type: graphql.NewList(graphql.Float)}},
 		Resolve: func(graphql.ResolveParams) (any, error) { return 1, nil }}
 	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Fields: graphql.Fields{"transfers": count}})
 	wallets := &graphql.Field{Type: graphql.NewList(wallet),
@@ -98,6 +102,10 @@ func hostArguments() []attack {
 		given("null in lists", overLimit, "transfers(filter:$f)",
 			`{"and":[`+strings.TrimSuffix(strings.Repeat(`{"and":[`+strings.Repeat("null,", 99)+`null]},`, 50),
 				",")+`]}`),
+		doc("600 objects with three defaults each", "LIMIT_EXCEEDED arguments exceed",
+			"{"+times(7, "a#:transfers(pages:["+strings.Repeat("{}", 90)+"])")+"}"),
+		doc("600 objects with three defaults each beside variables", "LIMIT_EXCEEDED arguments exceed",
+			"query($p:TransferPage){"+times(7, "a#:transfers(pages:["+strings.Repeat("{}", 90)+"$p])")+"}"),
 		doc("a default value of 2,000 objects", overLimit,
 			"query($f:TransferFilter="+strings.ReplaceAll(objects(2000), `"`, "")+"){transfers(filter:$f)}"),
 	}
