@@ -59,22 +59,22 @@ type conn struct {
 	mu sync.Mutex // protects this group; not held during I/O that may block or calls into the Session
 
 	phase            phase
-	hasWriter        bool            // a writer runs or is in the ready queue of the writer pool
-	inWrite          bool            // a write is in progress
-	closeFrameQueued bool            // the close frame has been or will be written next; nothing else is sent
-	keepAliveDue     bool            // a keep-alive must be written
-	pingDue          bool            // a ping must be written
-	waits            [paces]bool     // the turns for which the connection waits; not used for paceLive
-	foundNothing     bool            // the last call of Next that read stored data returned no payload
-	turn             pace            // the next gather calls Next only of operations with this pace or a faster one
-	passedOver       uint8           // payloads since the last turn to search that were sent before slower operations
-	ready            []*operation    // operations whose Next must be called, in this order
-	readyOne         [1]*operation   // the first array of ready
-	outbox           [][]byte        // frames that are written before data: acks, errors, pongs
-	unsentInWrite    int             // part of unsentBytes that is in the current write
-	next             [paces]*conn    // next connection in each queue of the writerPool; protected by its mutex
-	raw              syscall.RawConn // net.raw
-	changed          sync.Cond       // signals changes that throttle and beginCloseFrame wait for
+	hasWriter        bool             // a writer runs or is in the first queue of the writer pool
+	inWrite          bool             // a write is in progress
+	closeFrameQueued bool             // the close frame has been or will be written next; nothing else is sent
+	keepAliveDue     bool             // a keep-alive must be written
+	pingDue          bool             // a ping must be written
+	waits            [paces]bool      // the turns for which the connection waits; not used for paceLive
+	foundNothing     bool             // the last call of Next that read stored data returned no payload
+	lostTurn         bool             // the connection had another writer when its last turn came
+	turn             pace             // the next gather calls Next only of operations with this pace or a faster one
+	ready            []*operation     // operations whose Next must be called, in this order
+	readyOne         [1]*operation    // the first array of ready
+	outbox           [][]byte         // frames that are written before data: acks, errors, pongs
+	unsentInWrite    int              // part of unsentBytes that is in the current write
+	raw              syscall.RawConn  // net.raw
+	links            [paces]neighbors // the place in each queue of the writerPool; protected by its mutex
+	changed          sync.Cond        // signals changes that throttle and beginCloseFrame wait for
 
 	// These fields are set before the reader starts and do not change.
 	peer    Session
@@ -182,6 +182,8 @@ func (c *conn) finish(err error) {
 	}
 	c.mu.Unlock()
 	c.server.wheel.remove(c)
+	c.server.writers.remove(c, paceBehind)
+	c.server.writers.remove(c, paceSearching)
 
 	c.cancel()
 	c.dispose(ops...)

@@ -152,18 +152,33 @@ func TestPayloadIsSentWithoutASearch(t *testing.T) {
 }
 
 func TestSearchIsServedWhileAnotherStreamAlwaysHasPayloads(t *testing.T) {
-	c, search := newSearchingConn(t, new(endless))
-	var b []byte
-	for range 2 * maxPassedOver {
-		if c.gather(&b, 1) == taskRequeue {
-			c.requeue()
-			if got, turn := c.server.writers.dequeue(); got != c || turn != paceSearching || !c.beginTurn(turn) {
-				t.Fatal("the connection does not wait for a turn to search")
+	for name, enough := range map[string]int{"writes that do not wait": batchSize, "writes that wait": 1} {
+		t.Run(name, func(t *testing.T) {
+			c, search := newSearchingConn(t, new(endless))
+			w := c.server.writers
+			if enough == batchSize {
+				c.raw = noRawConn{}
 			}
-		}
-	}
-	if search.calls == 0 {
-		t.Errorf("no search in %d turns", 2*maxPassedOver)
+			var b []byte
+			for n := 0; c.gather(&b, enough) == taskSend && enough == 1; n++ { // it ends only if it must
+				if n == 1000 {
+					t.Fatal("the writer does not end")
+				}
+				if got, turn := w.dequeue(); got != nil && (turn != paceSearching || c.beginTurn(turn)) {
+					t.Fatal("the connection has two writers")
+				}
+			}
+			c.requeue()
+			if got, turn := w.dequeue(); got != c || turn != paceSearching || !c.beginTurn(turn) {
+				t.Fatal("the connection, which has live payloads, does not get its turn to search")
+			}
+			if got, _ := w.dequeue(); got != nil {
+				t.Error("the connection has two writers")
+			}
+			if c.gather(&b, batchSize); search.calls != 1 {
+				t.Errorf("%d searches in the turn of the searches, want 1", search.calls)
+			}
+		})
 	}
 }
 
@@ -206,15 +221,15 @@ func TestConnectionThatFindsNothingWaitsWithAllItsNewStreams(t *testing.T) {
 	c, _ := newSearchingConn(t, new(searcher))
 	fresh, other := c.ready[1], c.ready[0]
 	fresh.pace, other.pace = paceBehind, paceBehind
-	if got := c.pace(); got != paceBehind {
-		t.Errorf("a new connection has pace %d, want %d", got, paceBehind)
+	if got := c.paceOf(fresh); got != paceBehind {
+		t.Errorf("a new stream has pace %d, want %d", got, paceBehind)
 	}
 	c.setPace(other, false, true, true)
-	if got := c.pace(); got != paceSearching {
+	if got := c.paceOf(fresh); got != paceSearching {
 		t.Errorf("after a search, the pace is %d, want %d", got, paceSearching)
 	}
 	c.setPace(other, true, true, true)
-	if got := c.pace(); got != paceBehind {
+	if got := c.paceOf(fresh); got != paceBehind {
 		t.Errorf("after a payload, the pace is %d, want %d", got, paceBehind)
 	}
 	c.setPace(other, false, true, true)

@@ -7,9 +7,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -33,12 +35,19 @@ func TestShutdownReleasesConnectionsOfRandomPeers(t *testing.T) {
 		ss := newFakeSession(t)
 		ss.shared = true
 		sessions[protocol] = ss
-		url, _ := serveLoopback(t, s, ss)
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = s.Accept(w, r, ss)
+		}))
+		if protocol == "graphql-transport-ws" { // writes wait for the peer
+			srv.Listener = countingListener{srv.Listener, new(atomic.Int64)}
+		}
+		srv.Start()
+		defer srv.Close()
 		wg.Go(func() { pushRandomly(peersCtx, ss) })
 		for range 10 {
 			wg.Go(func() {
 				for peersCtx.Err() == nil {
-					randomPeer(peersCtx, strings.TrimPrefix(url, "http://"), protocol, messageOf)
+					randomPeer(peersCtx, srv.Listener.Addr().String(), protocol, messageOf)
 				}
 			})
 		}
@@ -70,7 +79,7 @@ func TestShutdownReleasesConnectionsOfRandomPeers(t *testing.T) {
 	}
 }
 
-// pushRandomly adds payloads to the newest streams and ends some of them at random.
+// pushRandomly adds payloads to the newest streams, makes some of them search, and ends some of them at random.
 func pushRandomly(ctx context.Context, ss *fakeSession) {
 	for ctx.Err() == nil {
 		ss.mu.Lock()
@@ -80,8 +89,13 @@ func pushRandomly(ctx context.Context, ss *fakeSession) {
 		}
 		ss.mu.Unlock()
 		for _, st := range streams {
-			if rand.IntN(50) == 0 {
+			switch rand.IntN(50) {
+			case 0:
 				st.end(io.EOF)
+			case 1:
+				st.startSearching(func() {})
+			case 2, 3:
+				st.stopSearching(`{"data":2}`)
 			}
 			if st.queued() < 100 { // payloads accumulate if a stream is closed or its peer is slow
 				st.push(`{"data":1}`)

@@ -36,19 +36,28 @@ func (c *conn) scheduleWriter() {
 	}
 }
 
-// claimWriter reports whether the caller must add the connection to the first queue of the writer pool. It returns
-// false if the connection must wait for another turn, or if it does not support non-blocking writes and therefore gets
-// a separate writer goroutine. The caller must hold c.mu.
+// claimWriter reports whether the caller must add the connection to the first queue of the writer pool. For operations
+// that read stored data, the connection waits for other turns, too. claimWriter returns false if it has no other work,
+// or if it does not support non-blocking writes and therefore gets a separate writer goroutine, unless it has lost a
+// turn to that one. The caller must hold c.mu.
 func (c *conn) claimWriter() bool {
 	if c.hasWriter || c.phase == phaseClosed || c.closeFrameQueued || !c.hasWork() {
 		return false
 	}
-	if p := c.pace(); p != paceLive {
-		c.waitForTurn(p)
+	live, slow := len(c.outbox) > 0 || c.keepAliveDue || c.pingDue || c.over(), false
+	for _, op := range c.ready {
+		if p := c.paceOf(op); p == paceLive {
+			live = true
+		} else {
+			slow = true
+			c.waitForTurn(p)
+		}
+	}
+	if !live {
 		return false
 	}
 	c.hasWriter = true
-	if c.raw == nil {
+	if c.raw == nil && !(slow && c.lostTurn) {
 		c.spawn("writer", func() { c.writeLoop(nil) })
 		return false
 	}
@@ -148,9 +157,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	defer c.mu.Unlock()
 	begun, late := xsync.Clock(0), false
 	turn := c.turn
-	if c.turn = paceLive; turn == paceSearching {
-		c.passedOver = 0
-	}
+	c.turn = paceLive
 	for {
 		over := c.over()
 		switch {
@@ -190,7 +197,13 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			*b = sealFrame(c.codec.appendKeepAlive(openFrame(*b)), from)
 
 		case len(c.ready) > 0:
-			i := c.nextInTurn(turn)
+			i := slices.IndexFunc(c.ready, func(op *operation) bool { return c.paceOf(op) <= turn })
+			if i > 0 && enough < batchSize { // writeLoop does not end as long as it has payloads
+				c.waitForTurn(c.paceOf(c.ready[0]))
+				if c.lostTurn {
+					i = -1
+				}
+			}
 			if late = i < 0; late {
 				continue
 			}
@@ -206,19 +219,6 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			return taskNone
 		}
 	}
-}
-
-// nextInTurn returns the index in c.ready of the first operation that has the pace of this turn or a faster one. It
-// returns -1 if there is none or if slower operations have been passed over too often. The caller must hold c.mu.
-func (c *conn) nextInTurn(turn pace) int {
-	i := slices.IndexFunc(c.ready, func(op *operation) bool { return c.paceOf(op) <= turn })
-	if i > 0 {
-		if c.passedOver == maxPassedOver {
-			return -1
-		}
-		c.passedOver++
-	}
-	return i
 }
 
 // appendNext calls Next of an operation and appends the payload to b. The caller must hold c.mu, which appendNext

@@ -19,8 +19,8 @@ type writerPool struct {
 
 	mu        sync.Mutex
 	queues    [paces]connQueue // by the turn for which the connections wait; one may be in several
-	lastSlow  pace             // the last turn that was not paceLive
 	liveUntil time.Duration    // Clock time until which the first queue is served alone, unless it is empty
+	credit    time.Duration    // time that turns of paceBehind may take before the next one of paceSearching
 	workers   int              // number of running goroutines
 
 	wakes atomic.Uint32 // number of calls of yield
@@ -62,19 +62,20 @@ func (c *conn) paceOf(op *operation) pace {
 	return op.pace
 }
 
-// A connQueue is a list of connections, linked by conn.next.
+// A connQueue is a list of connections, linked by conn.links.
 type connQueue struct{ first, last *conn }
 
-// After a slow turn, which takes about maxGatherTime, connections with new data are served alone for liveShare times
-// the duration of the turn, but at most maxLive. So slow turns have at least a quarter of one worker's time.
-const (
-	liveShare = 3
-	maxLive   = 10 * time.Millisecond
-)
+// neighbors are the neighbors of a connection in one queue.
+type neighbors struct{ previous, next *conn }
 
-// maxPassedOver is the number of payloads of a connection after which its slower operations have a turn although it has
-// more.
-const maxPassedOver = 200
+// A slow turn takes about maxGatherTime. After it, connections with new data are served alone for fasterShare times its
+// duration, but at most maxAlone. So slow turns have at least a quarter of one worker's time. In the same way, turns of
+// paceBehind may take fasterShare times as long as those of paceSearching. Turns are not counted, because most of those
+// of clients that leave early are short.
+const (
+	fasterShare = 3
+	maxAlone    = 10 * time.Millisecond
+)
 
 func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXPROCS(0)} }
 
@@ -98,7 +99,7 @@ func (w *writerPool) enqueue(turn pace, conns ...*conn) {
 		if q.last == nil {
 			q.first = c
 		} else {
-			q.last.next[turn] = c
+			q.last.links[turn].next, c.links[turn].previous = c, q.last
 		}
 		q.last = c
 	}
@@ -135,7 +136,7 @@ func (w *writerPool) run() {
 			if c.beginTurn(turn) {
 				c.writeBatch(p)
 			}
-			w.endSlowTurn(begun)
+			w.endSlowTurn(turn, begun)
 		}
 		c.wg.Done()
 	}
@@ -149,25 +150,49 @@ var tryWriterPool = sync.Pool{New: func() any { return newTryWriter() }}
 func (w *writerPool) dequeue() (c *conn, turn pace) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if slow := w.nextSlow(); slow != paceLive && (w.queues[paceLive].first == nil || xsync.Clock(0) >= w.liveUntil) {
-		turn, w.lastSlow = slow, slow
+	if slow := w.nextSlow(); w.queues[paceLive].first == nil || slow != paceLive && xsync.Clock(0) >= w.liveUntil {
+		turn = slow
 	}
-	q := &w.queues[turn]
-	if c = q.first; c == nil {
+	if c = w.queues[turn].first; c == nil {
 		w.workers--
 		return nil, paceLive
 	}
-	if q.first, c.next[turn] = c.next[turn], nil; q.first == nil {
-		q.last = nil
-	}
+	w.unlink(c, turn)
 	return c, turn
 }
 
-// nextSlow returns the next turn other than paceLive, or paceLive if no connection waits for one. The others alternate.
+// unlink removes the connection from a queue in which it is. The caller must hold w.mu.
+func (w *writerPool) unlink(c *conn, turn pace) {
+	q, l := &w.queues[turn], c.links[turn]
+	if c.links[turn] = (neighbors{}); l.previous == nil {
+		q.first = l.next
+	} else {
+		l.previous.links[turn].next = l.next
+	}
+	if l.next == nil {
+		q.last = l.previous
+	} else {
+		l.next.links[turn].previous = l.previous
+	}
+}
+
+// remove removes the connection from a queue and reports whether it was in it.
+func (w *writerPool) remove(c *conn, turn pace) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.links[turn].previous == nil && w.queues[turn].first != c {
+		return false
+	}
+	w.unlink(c, turn)
+	c.wg.Done()
+	return true
+}
+
+// nextSlow returns the next turn other than paceLive, or paceLive if no connection waits for one.
 func (w *writerPool) nextSlow() pace {
 	behind, searching := w.queues[paceBehind].first != nil, w.queues[paceSearching].first != nil
 	switch {
-	case behind && !(searching && w.lastSlow == paceBehind):
+	case behind && (w.credit >= 0 || !searching):
 		return paceBehind
 	case searching:
 		return paceSearching
@@ -176,11 +201,17 @@ func (w *writerPool) nextSlow() pace {
 }
 
 // endSlowTurn records that a turn has ended that began at a time on the Clock.
-func (w *writerPool) endSlowTurn(begun time.Duration) {
+func (w *writerPool) endSlowTurn(turn pace, begun time.Duration) {
 	now := xsync.Clock(0)
+	taken := now - begun
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.liveUntil = now + min(liveShare*(now-begun), maxLive)
+	w.liveUntil = now + min(fasterShare*taken, maxAlone)
+	if turn == paceBehind {
+		w.credit = max(w.credit-taken, -maxAlone)
+	} else {
+		w.credit = min(w.credit+fasterShare*taken, maxAlone)
+	}
 }
 
 // waitForTurn makes the connection wait for a turn other than paceLive, unless it already does. Meanwhile it has no
@@ -195,32 +226,17 @@ func (c *conn) waitForTurn(turn pace) {
 }
 
 // beginTurn is called when the connection has waited for a turn. It reports whether the caller is now its writer. If
-// the connection has another writer, that one lets it wait again when it has done the other work.
+// the connection is in the first queue, it leaves that one. If it has another writer, its turn is lost: it waits again
+// when the writer has ended.
 func (c *conn) beginTurn(turn pace) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waits[turn] = false
-	if c.hasWriter {
+	if c.lostTurn = c.hasWriter && !c.server.writers.remove(c, paceLive); c.lostTurn {
 		return false
 	}
 	c.hasWriter, c.turn = true, turn
 	return true
-}
-
-// pace returns the turn that the connection needs: that of its fastest work, or a turn to search if slower operations
-// have waited for too many payloads. The caller must hold c.mu.
-func (c *conn) pace() pace {
-	switch {
-	case c.passedOver == maxPassedOver:
-		return paceSearching
-	case len(c.outbox) > 0 || c.keepAliveDue || c.pingDue || c.over():
-		return paceLive
-	}
-	fastest := paceSearching
-	for _, op := range c.ready {
-		fastest = min(fastest, c.paceOf(op))
-	}
-	return fastest
 }
 
 // requeue is called by the writer of the connection before it ends. It queues the connection again.

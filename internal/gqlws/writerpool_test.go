@@ -10,12 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // blockNextCall makes the next call to st.Next wait until gate is closed.
@@ -249,95 +245,3 @@ func TestBlockingWriteRemovesItsDeadline(t *testing.T) {
 		t.Errorf("SetWriteDeadline received %v, want a deadline and then the zero time", d.set)
 	}
 }
-
-// Thousands of clients that read stored blocks must not delay the blocks of other clients, and those that find nothing
-// must not delay those that catch up. But all of them have turns.
-func TestConnectionsThatReadStoredDataHaveTurnsApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWriterPool()
-		w.maxWorkers, w.liveUntil = 0, xsync.Clock(0)
-		server := &Server{writers: w}
-		queued := func(p pace) *conn {
-			c := &conn{server: server, raw: noRawConn{}, ready: []*operation{{pace: p}}}
-			c.scheduleWriter()
-			return c
-		}
-		next := func(what string, want *conn, wantTurn pace) {
-			t.Helper()
-			if got, turn := w.dequeue(); got != want || turn != wantTurn {
-				t.Errorf("%s: got another connection, or the turn %d", what, turn)
-			}
-		}
-		search, search2, search3 := queued(paceSearching), queued(paceSearching), queued(paceSearching)
-		catchUp, catchUp2 := queued(paceBehind), queued(paceBehind)
-		live, live2, live3 := queued(paceLive), queued(paceLive), queued(paceLive)
-		next("at first", catchUp, paceBehind)
-		begun := xsync.Clock(0)
-		time.Sleep(time.Millisecond)
-		w.endSlowTurn(begun)
-		next("after a slow turn", live, paceLive)
-		time.Sleep(3*time.Millisecond - 1)
-		next("before three times its duration", live2, paceLive)
-		time.Sleep(time.Nanosecond)
-		next("after that time", search, paceSearching)
-		w.endSlowTurn(begun)
-		next("after a turn of 4 ms", live3, paceLive)
-		next("without new data", catchUp2, paceBehind)
-		next("when nobody catches up", search2, paceSearching)
-		both := queued(paceSearching)
-		both.ready = append(both.ready, &operation{})
-		both.scheduleWriter()
-		time.Sleep(maxLive - 1)
-		next("less than maxLive after a turn of 4 ms", both, paceLive)
-		live.requeue()
-		time.Sleep(time.Nanosecond)
-		next("after maxLive", search3, paceSearching)
-		next("after a turn whose end is not recorded", both, paceSearching)
-		next("at last", live, paceLive)
-		next("at the end", nil, paceLive)
-	})
-}
-
-// A connection with live payloads would otherwise search less often than one without.
-func TestConnectionKeepsItsPlaceAmongTheSearchesDuringOtherWork(t *testing.T) {
-	w := newWriterPool()
-	w.maxWorkers, w.liveUntil = 0, xsync.Clock(time.Hour)
-	newConn := func() *conn {
-		c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{pace: paceSearching}}}
-		c.scheduleWriter()
-		return c
-	}
-	c, after := newConn(), newConn()
-	for range 2 {
-		c.ready = append(c.ready, &operation{})
-		c.scheduleWriter()
-		if got, turn := w.dequeue(); got != c || turn != paceLive {
-			t.Fatal("the payload waits for the turn to search")
-		}
-		c.ready = c.ready[:1] // the payload was sent
-		c.requeue()
-	}
-	for _, want := range []*conn{c, after, nil} {
-		if got, turn := w.dequeue(); got != want || want != nil && turn != paceSearching {
-			t.Error("the connection has lost its place, or has two")
-		}
-	}
-}
-
-// A connection that is about to write, when its turn comes, must not have two writers.
-func TestTurnToSearchIsNotTakenDuringAWrite(t *testing.T) {
-	w := newWriterPool()
-	w.maxWorkers = 0
-	c := &conn{server: &Server{writers: w}, raw: noRawConn{}, ready: []*operation{{pace: paceSearching}}}
-	c.scheduleWriter()
-	c.hasWriter = true
-	if w.dequeue(); c.beginTurn(paceSearching) || c.turn != paceLive {
-		t.Error("a second writer has begun")
-	}
-	c.requeue()
-	if got, turn := w.dequeue(); got != c || turn != paceSearching || !c.beginTurn(turn) {
-		t.Error("the connection does not wait for another turn after the write")
-	}
-}
-
-type noRawConn struct{ syscall.RawConn }
