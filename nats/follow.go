@@ -4,24 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
-	heartbeat = time.Second // interval of an idle consumer's heartbeats; two missed ones count as a failure
 	// If no message arrives during a probeInterval, Follow requests the newest message of the stream. If the
 	// consumer does not deliver that message during another probeInterval, Follow replaces the consumer.
 	probeInterval    = 3 * time.Second
-	prefetch         = 1000             // maximum number of messages in flight
-	prefetchBytes    = 64 << 20         // maximum size of the messages in flight; no message may be larger
-	consumerTTL      = 30 * time.Second // the server deletes a consumer that is not read for this long
-	maxIdleConsumers = 5                // Follow fails after this many consecutive consumers without a block
+	maxIdleConsumers = 5 // Follow fails after this many consecutive consumers without a block
 )
 
 // Follow yields every block after a cursor, as [chaingql.Backend] requires. If blocks
@@ -84,9 +78,8 @@ func (b *Backend) follow(
 		}
 		r.at = at
 	}
-	from := r.at.seq + 1
 	for idle := 0; ; {
-		stopped, err := r.read(ctx, from)
+		stopped, err := r.read(ctx)
 		if stopped {
 			return nil
 		}
@@ -97,20 +90,13 @@ func (b *Backend) follow(
 			return followError(ctx, err)
 		}
 		pause(ctx, pauseBetween)
-		// The next consumer begins after messages that cannot be decoded. One of them may have ended this consumer:
-		// nats.go takes an empty message that was published with a header Status for a response of the server.
-		if _, _, _, err := b.messageFrom(ctx, r.at.seq+1); err != nil {
-			return followError(ctx, err)
-		}
-		from = b.skipUpTo(maxSeq-1, r.at.seq+1)
 	}
 }
 
 // restartable reports whether a new consumer may succeed after err, because err concerns
 // the consumer and not the stream.
 func (b *Backend) restartable(err error) bool {
-	return isAny(err, errSkipped, errForked, jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted,
-		jetstream.ErrConsumerNotFound, jetstream.ErrMsgIteratorClosed) || b.retryable(err)
+	return isAny(err, errSkipped, errForked, errEnded, errSilent) || b.retryable(err)
 }
 
 // connected returns a context that is canceled when the connection is lost or closed. The
@@ -152,15 +138,15 @@ func followError(ctx context.Context, err error) error {
 // removed from the stream.
 var errSkipped = errors.New("the consumer did not deliver a message of the stream")
 
-// read creates a consumer that begins at the sequence number from, and yields its blocks until the consumer fails or
-// the caller stops the iteration.
-func (r *reader) read(ctx context.Context, from uint64) (stopped bool, err error) {
+// read creates a consumer that begins after the last block read, and yields its blocks until the consumer fails or the
+// caller stops the iteration.
+func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 	r.fresh = true
-	messages, stop, err := r.b.consume(ctx, from)
+	messages, err := r.b.consume(ctx, r.at.seq+1)
 	if err != nil {
 		return false, err
 	}
-	defer stop()
+	defer messages.stop()
 	if err := r.b.checkEpoch(ctx, r.epoch); err != nil { // if the stream is replaced from here on, the consumer fails
 		return false, err
 	}
@@ -172,9 +158,9 @@ func (r *reader) read(ctx context.Context, from uint64) (stopped bool, err error
 	if err != nil {
 		return false, err
 	}
-	l := &linker{b: r.b, at: r.at, seen: from - 1}
+	l := &linker{b: r.b, at: r.at, seen: r.at.seq}
 	for due := uint64(0); ; {
-		from = l.seen
+		from := l.seen
 		stopped, err := r.listen(ctx, messages, l)
 		switch {
 		case stopped || err != nil:
@@ -195,11 +181,11 @@ func (r *reader) read(ctx context.Context, from uint64) (stopped bool, err error
 // listen yields the blocks that arrive during one probeInterval. If no message arrives, the
 // caller must check the stream: there may be no new messages, but a message may also be
 // lost, or the consumer's server may lag.
-func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext, l *linker) (stopped bool, err error) {
+func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (stopped bool, err error) {
 	listening, cancel := context.WithTimeout(ctx, probeInterval)
 	defer cancel()
 	for {
-		m, err := messages.Next(jetstream.NextContext(listening))
+		m, seq, err := messages.next(listening)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
@@ -208,15 +194,10 @@ func (r *reader) listen(ctx context.Context, messages jetstream.MessagesContext,
 		case err != nil:
 			return false, err
 		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return false, fmt.Errorf("received a message that is not from the stream: %w", err)
-		}
-		seq := meta.Sequence.Stream
 		if seq <= l.seen { // a consumer on a lagging server may begin too early
 			continue
 		}
-		blocks, err := l.add(r.b.names.decode(seq, m.Subject(), m.Data()))
+		blocks, err := l.add(r.b.names.decode(seq, m.Subject, m.Data))
 		if l.forked && !l.forkIsStray {
 			err = r.handleFork(ctx, l, err)
 		}
@@ -269,35 +250,4 @@ func (r *reader) deliver(s stored) (more bool) {
 	r.b.places.add(s)
 	r.b.survey.next(&s)
 	return r.yield(s.block, nil)
-}
-
-// consume creates a consumer that begins at the sequence number from. It returns the
-// consumer's messages and a function that deletes the consumer. If the connection breaks,
-// the server deletes the consumer after consumerTTL.
-func (b *Backend) consume(ctx context.Context, from uint64) (jetstream.MessagesContext, func(), error) {
-	var c jetstream.Consumer
-	err := b.retry(ctx, func(ctx context.Context) (err error) {
-		c, err = b.js.CreateConsumer(ctx, b.names.stream, jetstream.ConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from,
-			AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerTTL, MemoryStorage: true, Replicas: 1,
-		})
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	drop := func() { // does not wait for the response
-		_ = b.nc.Publish("$JS.API.CONSUMER.DELETE."+b.names.stream+"."+c.CachedInfo().Name, nil)
-	}
-	messages, err := c.Messages(jetstream.PullMaxMessagesWithBytesLimit(prefetch, prefetchBytes),
-		jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(consumerTTL),
-		jetstream.WithMessagesErrOnMissingHeartbeat(true))
-	if err != nil {
-		drop()
-		return nil, nil, err
-	}
-	return messages, func() {
-		messages.Stop()
-		drop()
-	}, nil
 }

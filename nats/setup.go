@@ -259,9 +259,9 @@ func (b *Backend) checkReads(ctx context.Context, last uint64) error {
 			return err
 		}},
 		{"create a consumer of the stream", func() error {
-			_, stop, err := b.consume(ctx, last+1)
+			c, err := b.consume(ctx, last+1)
 			if err == nil {
-				stop()
+				c.stop()
 			}
 			return err
 		}},

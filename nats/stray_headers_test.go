@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -15,7 +16,10 @@ func TestStrayMessageMayHaveTheHeadersOfAResponse(t *testing.T) {
 		{"Nats-Last-Sequence": {"7"}}, {"Nats-Sequence": {"3"}}, {"Nats-Subject": {"chain.blocks.readme"}},
 		{"Nats-Stream": {"other"}}, {"Nats-Time-Stamp": {"now"}}, {"Status": {"404"}},
 		{"Status": {"204"}, "Nats-Num-Pending": {"0"}}, {"Status": {"503"}}, {"Status": {"100"}},
-		{"Status": {"409"}, "Description": {"Consumer Deleted"}},
+		{"Status": {"409"}, "Description": {"Consumer Deleted"}}, {"Status": {"400"}}, {"Status": {"423"}},
+		{"Status": {"408"}, "Nats-Pending-Messages": {"x"}}, {"Status": {"408"}, "Nats-Pending-Bytes": {"x"}},
+		{"Status": {"408"}, "Nats-Pending-Messages": {"-2000000000"}},
+		{"Status": {"409"}, "Description": {"Message Size Exceeds MaxBytes"}, "Nats-Pending-Messages": {"x"}},
 	} {
 		t.Run(fmt.Sprint(header), func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +54,49 @@ func TestStrayMessageMayHaveTheHeadersOfAResponse(t *testing.T) {
 			}
 			late.expect(all[40:])
 			live.expect(all[40:])
+		})
+	}
+}
+
+// TestStrayMessagesWithAStatusDoNotEndFollow publishes stray messages that look like responses of the server, alone and
+// between well-formed ones. While no block follows them, a well-formed message may still become a block, so Follow
+// cannot skip it.
+func TestStrayMessagesWithAStatusDoNotEndFollow(t *testing.T) {
+	headers := map[rune]nats.Header{
+		'd': {"Status": {"409"}, "Description": {"Consumer Deleted"}}, 'h': {"Status": {"100"}},
+		'b': {"Status": {"400"}}, 't': {"Status": {"408"}, "Nats-Pending-Messages": {"-2000000000"}},
+	}
+	for _, run := range []string{"dddddddddd", "wd", "dwd", "hwd", "wbwbwbwbwbwbwbwb", "wtwtwtwtwtwt", "wtwdwhwb"} {
+		t.Run(run, func(t *testing.T) {
+			t.Parallel()
+			s, ctx, all := newBroker(t), context.Background(), blocks(3000)
+			b, js := open(t, s.ClientURL(), (&logbook{}).options()), raw(t, s.ClientURL())
+			w := writer(t, b)
+			if err := w.Append(ctx, all[:20]...); err != nil {
+				t.Fatal(err)
+			}
+			live := follow(t, b, all[9].Cursor)
+			live.expect(all[10:20])
+			for i, c := range run {
+				m := &nats.Msg{Subject: subjectOf(&all[0]), Header: headers[c]}
+				if c == 'w' {
+					stray := numbered(5000+2*uint64(i), 5000+2*uint64(i))[0]
+					m.Data = []byte(payloadOf(&stray))
+				}
+				if _, err := js.PublishMsg(ctx, m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			select {
+			case err := <-live.end:
+				t.Fatalf("Follow ended with error %v", err)
+			case <-time.After(time.Second):
+			}
+			if err := w.Append(ctx, all[20:]...); err != nil {
+				t.Fatal(err)
+			}
+			live.expect(all[20:])
+			expectReads(t, b, all)
 		})
 	}
 }
