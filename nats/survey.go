@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,6 +29,7 @@ type survey struct {
 type backlog struct {
 	from, end uint64
 	messages  []stored
+	window    uint64 // number of messages to read next; halved after an error, because they may be large
 }
 
 const (
@@ -151,13 +153,16 @@ func (b *Backend) isBlock(s *stored) (is, known bool) {
 	return b.survey.is(s.seq)
 }
 
-// quickSurvey creates a survey of the newest quickSurveySize messages. It returns false during Open, if there are
-// fewer messages, or if one of them is not the successor of the message before it.
+// quickSurvey creates a survey of the newest quickSurveySize messages. It returns false during Open, after an
+// interrupted survey, if there are fewer messages, or if one of them is not the successor of the message before it.
 func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, error) {
-	if !b.opened.Load() || end <= quickSurveySize {
+	if !b.opened.Load() || end <= quickSurveySize || b.survey.unfinished.window > 0 {
 		return stored{}, false, nil
 	}
 	messages, _, err := b.batch(ctx, b.names.all(), end+1-quickSurveySize, quickSurveySize)
+	if err != nil {
+		b.survey.unfinished.window = quickSurveySize // large messages are read by surveyNewest, in several calls
+	}
 	if err != nil || len(messages) == 0 {
 		return stored{}, false, err
 	}
@@ -266,20 +271,21 @@ func (b *Backend) surveyNewest(ctx context.Context, end uint64) (stored, bool, e
 // lost messages since then, it returns an empty one.
 func (b *Backend) resumeBacklog(ctx context.Context, end uint64) (backlog, error) {
 	log, n := b.survey.unfinished, len(b.survey.unfinished.messages)
+	fresh := backlog{from: end + 1, end: end, window: cmp.Or(log.window, chaingql.MaxPage)}
 	if n == 0 || end < log.end || end > log.end+surveySize {
-		return backlog{from: end + 1, end: end}, nil
+		return fresh, nil
 	}
 	last := log.messages[n-1]
 	now, found, err := b.block(ctx, getRequest{Seq: last.seq})
 	if err == nil && (!found || !now.received.Equal(last.received)) {
-		return backlog{from: end + 1, end: end}, nil
+		return fresh, nil
 	}
-	var newer []stored
-	if err == nil {
-		newer, err = b.decodable(ctx, log.end+1, end+1)
-	}
-	if err == nil {
-		log.messages, log.end = append(log.messages, newer...), end
+	for err == nil && log.end < end {
+		to := min(end, log.end+log.window)
+		var part []stored
+		if part, err = b.decodable(ctx, &log, log.end+1, to+1); err == nil {
+			log.messages, log.end = append(log.messages, part...), to
+		}
 	}
 	return log, err
 }
@@ -296,8 +302,8 @@ func (b *Backend) readBacklog(ctx context.Context, log *backlog, oldest uint64) 
 			log.from = skipped.from
 			continue
 		}
-		from := log.from - min(log.from-oldest, chaingql.MaxPage)
-		part, err := b.decodable(ctx, from, log.from)
+		from := log.from - min(log.from-oldest, log.window)
+		part, err := b.decodable(ctx, log, from, log.from)
 		if err != nil {
 			return err
 		}
@@ -306,9 +312,13 @@ func (b *Backend) readBacklog(ctx context.Context, log *backlog, oldest uint64) 
 	return nil
 }
 
-// decodable returns the messages with sequence numbers in [from, end) that can be decoded, and reports the others.
-func (b *Backend) decodable(ctx context.Context, from, end uint64) ([]stored, error) {
+// decodable returns the messages with sequence numbers in [from, end) that can be decoded, and reports the others. It
+// sets the window of log for the next messages.
+func (b *Backend) decodable(ctx context.Context, log *backlog, from, end uint64) ([]stored, error) {
 	messages, err := b.between(ctx, from, end)
+	if log.window = min(2*log.window, chaingql.MaxPage); err != nil {
+		log.window = max(1, (end-from)/2)
+	}
 	return slices.DeleteFunc(messages, func(s stored) bool {
 		if s.bad != nil {
 			b.strays.report(b, s.seq, s.bad)

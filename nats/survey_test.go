@@ -1,6 +1,7 @@
 package natschain_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -69,4 +70,53 @@ func TestSurveyContinuesWhereInterrupted(t *testing.T) {
 		grow(all[stored : stored+step])
 		stored += step
 	}))
+}
+
+// TestSurveyContinuesBehindLargeStrayMessages opens a Backend that can read only a few of the stray messages near the
+// end of the stream in one call. While it reads, the stream grows by more of them.
+func TestSurveyContinuesBehindLargeStrayMessages(t *testing.T) {
+	const perCall = 2 << 20
+	s, ctx, all := newBroker(t), t.Context(), blocks(700)
+	w, js := writer(t, open(t, s.ClientURL(), (&logbook{}).options())), raw(t, s.ClientURL())
+	grow := func(strays int, blocks []chaingql.Block) {
+		t.Helper()
+		for i := range strays {
+			stray := bytes.Repeat([]byte("x"), 20<<10)
+			if i%10 == 0 { // a message that can be decoded interrupts the run
+				stray = payloadOf(&numbered(uint64(5000+2*i), uint64(5000+2*i))[0])
+			}
+			if _, err := js.Publish(ctx, subjectOf(&all[0]), stray); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Append(ctx, blocks...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grow(0, all[:200])
+	grow(500, all[200:300])
+	d, opts := &meteredDialer{}, (&logbook{}).options()
+	opts.Connect = []nats.Option{nats.SetCustomDialer(d)}
+	d.left.Store(1 << 40)
+	b := open(t, s.ClientURL(), opts)
+	b.Reset()
+	for calls := 1; ; calls++ {
+		ctx, cancel := context.WithCancel(ctx)
+		d.left.Store(perCall)
+		d.exceeded.Store(&cancel)
+		page, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 50})
+		cancel()
+		if err == nil {
+			if want := all[550:600]; calls < 5 || !slices.Equal(page, want) {
+				t.Errorf("page after %d calls: %s", calls, difference(cursorsOf(page), cursorsOf(want)))
+			}
+			break
+		}
+		if !errors.Is(err, context.Canceled) || calls == 40 {
+			t.Fatalf("call %d: got error %v", calls, err)
+		}
+		if calls == 8 { // more than one call can read
+			grow(200, all[300:600])
+		}
+	}
 }
