@@ -27,11 +27,12 @@ type Backend struct {
 	epoch    atomic.Pointer[string]
 	opened   atomic.Bool // whether Open has surveyed the newest messages
 	searches searchQueue
+	balances semaphore    // held by each request for a balance
 	slow     atomic.Int32 // number of slow pages in progress; see isSlow
 	mirrored atomic.Bool  // whether a mirror has responded to a read
 }
 
-// A semaphore admits one call at a time. A waiting call gives up when its context is done.
+// A semaphore admits as many calls at a time as its capacity. A waiting call gives up when its context is done.
 type semaphore chan struct{}
 
 func (s semaphore) acquire(ctx context.Context) error {
@@ -39,7 +40,7 @@ func (s semaphore) acquire(ctx context.Context) error {
 	case s <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return failed("read blocks", ctx.Err())
+		return ctx.Err()
 	}
 }
 
@@ -74,7 +75,7 @@ func (q searchQueue) acquire(ctx context.Context) error {
 	if err != nil {
 		<-q.admitted
 	}
-	return err
+	return failed("read blocks", err)
 }
 
 func (q searchQueue) release() {
@@ -167,6 +168,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 func newBackend(nc *nats.Conn, o Options) *Backend {
 	return &Backend{
 		nc: nc, opts: o, names: namesOf(o.Chain), searches: newSearchQueue(), survey: survey{sem: make(semaphore, 1)},
+		balances: make(semaphore, maxBalances),
 	}
 }
 

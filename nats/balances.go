@@ -16,6 +16,12 @@ import (
 // Balance returns the balance of an account in nano-units, or [chaingql.ErrNotFound] if
 // the bucket does not contain the account.
 func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	if err := b.balances.acquire(ctx); err != nil {
+		return nil, failed("read balance", err)
+	}
+	defer b.balances.release()
 	f, found, err := b.get(ctx, b.names.balances, getRequest{Last: b.names.balanceSubject(&addr)})
 	switch {
 	case err != nil:
@@ -39,9 +45,13 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 // It limits the time that parsing takes, which is long for a million digits.
 const maxDigits = 1000
 
-// concurrentBalances is the maximum number of requests that one Balances call has in
-// flight at a time.
-const concurrentBalances = 64
+const (
+	// concurrentBalances is the maximum number of requests that one Balances call has in flight or waiting.
+	concurrentBalances = 64
+	// maxBalances is the maximum number of requests for balances that a Backend has in flight. A server queues up to
+	// 10,000 requests of all hosts. If more arrive, it drops the whole queue.
+	maxBalances = 128
+)
 
 // Balances returns the balances of several accounts in nano-units. The balance of an
 // account that the bucket does not contain is nil. Balances sends its requests

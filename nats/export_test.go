@@ -46,3 +46,8 @@ func (b *Backend) Search(ctx context.Context) (end func(), err error) {
 
 // Reset makes b forget which messages are blocks, as it does after messages were lost.
 func (b *Backend) Reset() { b.reset() }
+
+// Retry calls request as reads do, until it succeeds or Options.Timeout has passed.
+func (b *Backend) Retry(ctx context.Context, request func(context.Context) error) error {
+	return b.retry(ctx, request)
+}

@@ -32,7 +32,7 @@ func (b *Backend) head(ctx context.Context, newest stored) (stored, bool, error)
 		return head, true, nil
 	}
 	if err := b.survey.sem.acquire(ctx); err != nil { // concurrent calls would read the same messages
-		return stored{}, false, err
+		return stored{}, false, failed("read blocks", err)
 	}
 	defer b.survey.sem.release()
 	if _, seen := b.survey.snapshot(); seen > newest.seq { // another call read further, or messages were lost

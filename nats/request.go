@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"time"
@@ -218,12 +219,13 @@ func added(m *nats.Msg, header string) string {
 
 // retry calls request until it succeeds, fails with an error that is not retryable, or
 // Options.Timeout has passed. It is needed because a request may be lost with its
-// connection, and because the stream may have no leader for a while.
+// connection, and because the stream may have no leader for a while. The pauses between
+// attempts are random and grow, because many calls of many hosts may fail at once.
 func (b *Backend) retry(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	var lastErr error // returned instead of a deadline error, because it is more useful
-	for {
+	for wait := pauseBetween; ; wait = min(2*wait, maxPause) {
 		once, done := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 		err := request(once)
 		done()
@@ -236,11 +238,14 @@ func (b *Backend) retry(ctx context.Context, request func(context.Context) error
 		if ctx.Err() != nil {
 			return cmp.Or(lastErr, err)
 		}
-		pause(ctx, pauseBetween)
+		pause(ctx, wait/2+rand.N(wait))
 	}
 }
 
-const pauseBetween = 20 * time.Millisecond
+const (
+	pauseBetween = 20 * time.Millisecond
+	maxPause     = 10 * pauseBetween
+)
 
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
