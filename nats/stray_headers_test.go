@@ -69,7 +69,7 @@ func TestStrayMessagesWithAStatusDoNotEndFollow(t *testing.T) {
 	for _, run := range []string{"dddddddddd", "wd", "dwd", "hwd", "wbwbwbwbwbwbwbwb", "wtwtwtwtwtwt", "wtwdwhwb"} {
 		t.Run(run, func(t *testing.T) {
 			t.Parallel()
-			s, ctx, all := newBroker(t), context.Background(), blocks(3000)
+			s, ctx, all := newBroker(t), context.Background(), blocks(100)
 			b, js := open(t, s.ClientURL(), (&logbook{}).options()), raw(t, s.ClientURL())
 			w := writer(t, b)
 			if err := w.Append(ctx, all[:20]...); err != nil {
