@@ -173,7 +173,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
-			if wait, ok := q.(lite.Wait); ok && isLag(r.err) && s.height() < wait.SeqNo {
+			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
 				hope = hope || s.mayReach(wait.SeqNo)
 			} else {
 				failing = append(failing, s)

@@ -77,7 +77,7 @@ func (b *Backend) recheck(ctx context.Context) error {
 	}
 	b.mu.Unlock()
 	if due {
-		if _, err := b.probe(ctx, gone); err != nil && !errors.Is(err, errMissing) {
+		if _, err := b.probe(ctx, gone); err != nil {
 			return err
 		}
 	}

@@ -124,44 +124,90 @@ func lateShardPages(
 	return complete
 }
 
-// TestWithheldShardBlocksAreNotReportedAsDeleted lets one of three servers have each new masterchain block seconds
-// before the others, and withhold the shard blocks of all blocks, or of those before the newest one.
+// TestWithheldShardBlocksAreNotReportedAsDeleted lets one of three servers have new masterchain blocks seconds before
+// the others, and withhold the shard blocks of all blocks, or of all but the newest two. All servers have deleted old
+// blocks.
 func TestWithheldShardBlocksAreNotReportedAsDeleted(t *testing.T) {
 	for _, newest := range []bool{false, true} {
 		for _, delay := range []time.Duration{time.Second, 4 * time.Second} {
 			t.Run(fmt.Sprintf("newest sent %v, others %v late", newest, delay), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, m *memoryNetwork) {
-					chain := generate(60)
-					liar, one, two := m.start(chain), m.start(chain), m.start(chain)
-					honest := []*liteservertest.Server{one, two}
-					for _, s := range append(honest, liar) {
-						s.Advance(20)
-					}
-					b := m.open(liar.Config(honest...), nil)
-					b.Prefer(0)
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-					var growing sync.WaitGroup
-					defer growing.Wait()
-					defer cancel()
-					growing.Go(func() {
-						for h := uint32(22); h <= 40 && ctx.Err() == nil; h += 2 {
-							time.Sleep(4500 * time.Millisecond)
-							if newest {
-								liar.ForgetShards(h)
-							} else {
-								liar.ForgetShards(60)
-							}
-							liar.Advance(h)
-							time.AfterFunc(delay, func() {
-								for _, s := range honest {
-									s.Advance(h)
-								}
-							})
-						}
-					})
-					follow(ctx, t, b, chain, 19, 40)
+					withholdShardBlocks(t, m, newest, delay)
 				})
 			})
 		}
 	}
+}
+
+// TestShardBlocksWithheldFromPageAreNotReportedAsDeleted lets one of two servers have new masterchain blocks first. It
+// sends the shard blocks of the newest two only.
+func TestShardBlocksWithheldFromPageAreNotReportedAsDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(60)
+		liar, honest := m.start(chain), m.start(chain)
+		liar.Advance(20)
+		honest.Advance(20)
+		b := m.open(liar.Config(honest), nil)
+		b.Prefer(0)
+		liar.Advance(26)
+		liar.ForgetShards(25)
+		q := chaingql.BlocksQuery{First: 9, After: cursor(20)}
+		if page, err := b.Blocks(t.Context(), q); !errors.Is(err, chaingql.ErrUnavailable) {
+			t.Errorf("got %d blocks and error %v, want ErrUnavailable", len(page), err)
+		}
+		honest.Advance(26)
+		page, err := b.Blocks(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, page, chaingql.PageOf(chain.Blocks(), q))
+	})
+}
+
+func withholdShardBlocks(t *testing.T, m *memoryNetwork, newest bool, delay time.Duration) {
+	chain := generate(80)
+	liar, one, two := m.start(chain), m.start(chain), m.start(chain)
+	honest := []*liteservertest.Server{one, two}
+	for _, s := range append(honest, liar) {
+		s.Advance(20)
+		s.Forget(10)
+	}
+	b := m.open(liar.Config(honest...), nil)
+	b.Prefer(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	var growing sync.WaitGroup
+	defer growing.Wait()
+	defer cancel()
+	growing.Go(func() {
+		for h := uint32(24); h <= 60 && ctx.Err() == nil; h += 4 {
+			time.Sleep(4500 * time.Millisecond)
+			if newest {
+				liar.ForgetShards(h - 1)
+			} else {
+				liar.ForgetShards(80)
+			}
+			liar.Advance(h)
+			time.AfterFunc(delay, func() {
+				for _, s := range honest {
+					s.Advance(h)
+				}
+			})
+		}
+	})
+	growing.Go(func() {
+		first := chaingql.BlocksQuery{First: 5}
+		want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 5, After: cursor(10)})
+		for range 40 {
+			if page, err := b.Blocks(ctx, first); err != nil || !slices.Equal(page, want) {
+				t.Errorf("first page: got %d blocks and error %v", len(page), err)
+			}
+			first.After = cursor(5)
+			if page, err := b.Blocks(ctx, first); !errors.Is(err, chaingql.ErrCursorTooOld) {
+				t.Errorf("page after a deleted block: got %d blocks and error %v", len(page), err)
+			}
+			first.After = ""
+			time.Sleep(time.Second)
+		}
+	})
+	follow(ctx, t, b, chain, 19, 60)
 }
