@@ -31,14 +31,15 @@ lint:
 	go mod verify
 	go mod tidy -diff
 
-# The modules under test/ measure times and memory, so they run one after another. The others run two at a time, those
-# with the longest tests first.
+# The tests of the modules under test/ measure times and memory, so they run one after another. Everything else runs
+# three modules at a time, those with the longest tests first, because these mostly wait for their servers.
 modules:
 	@export STATICCHECK=$$(go tool -modfile=tools/go.mod -n staticcheck) && \
-	printf '%s\n' nats postgres $(filter-out test/% nats postgres,$(MODULES)) | xargs -P 2 -I{} tools/module.sh {} && \
+	{ printf '%s\n' nats postgres $(filter-out test/% nats postgres,$(MODULES)); \
+	  printf '%s -run ^$$\n' $(filter test/%,$(MODULES)); } | xargs -P 3 -L 1 tools/module.sh && \
 	for module in $(filter test/%,$(MODULES)); do \
 	  case $$module in test/chaos | test/soak) race=-race ;; *) race= ;; esac; \
-	  tools/module.sh $$module $$race || exit 1; \
+	  (cd $$module && go test $$race ./...) || exit 1; \
 	done
 
 # The exported API of each module, so that a change of the code shows its changes of the API.
