@@ -14,12 +14,15 @@ import (
 
 // valid reports whether clients can receive the cursor and send it back.
 func (c Cursor) valid() bool {
+	if len(c) > MaxCursor { // before the loop: a client may send a long text with many aliases
+		return false
+	}
 	for i := range len(c) {
 		if c[i] <= ' ' || c[i] > '~' {
 			return false
 		}
 	}
-	return len(c) <= MaxCursor
+	return true
 }
 
 // masterchain is the workchain whose blocks determine the order of the blocks in all other workchains.

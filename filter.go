@@ -91,6 +91,10 @@ func newBlockFilter(filter any) (compiled blockFilter, size int, err *plan.Error
 	return compiled, size, nil
 }
 
+// maxHexOperand is the number of bytes of an operand that are compared with hex digits. A hash has 64 digits, so bytes
+// after the 65th do not change the result. With 80 bytes, the allocator needs no more than is counted.
+const maxHexOperand = 80
+
 // newCondition compiles an operator, and returns its memory in bytes. Hex digits are compared in lower case. Null
 // equals no value, so eq null matches no block, and ne null matches every block.
 func newCondition(field filterField, operator string, value any) (c condition, size int, err *plan.Error) {
@@ -117,6 +121,7 @@ func newCondition(field filterField, operator string, value any) (c condition, s
 		case string:
 			text := v
 			if field != filterCursor {
+				v = v[:min(len(v), maxHexOperand)]
 				text = strings.ToLower(v)
 			}
 			if text != v {

@@ -36,13 +36,19 @@ type subscriptionQuota struct {
 	plans map[uint64]int // the number of subscriptions that keep each plan
 }
 
+// check returns an error if the variables of op are too large. It is called before any of them are copied, because a
+// filter may use one variable hundreds of times.
+func (k *subscriptionQuota) check(op *plan.Bound) *plan.Error {
+	if most := k.most.VariableBytes; most > 0 && op.MemoryUse().VariablesJSON > most {
+		return full("VariableBytes", "The subscription exceeds the limit of %d bytes of variables.", most)
+	}
+	return nil
+}
+
 // acquire counts a new subscription until forget is called, or returns an error if the subscription exceeds a limit.
 // extra is the memory of the subscription in bytes in addition to that of op.
 func (k *subscriptionQuota) acquire(op *plan.Bound, extra int) (forget func(), err *plan.Error) {
 	held := op.MemoryUse()
-	if most := k.most.VariableBytes; most > 0 && held.VariablesJSON > most {
-		return nil, full("VariableBytes", "The subscription exceeds the limit of %d bytes of variables.", most)
-	}
 	own := subscriptionBytes + extra + held.Variables + held.Text
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -188,6 +188,10 @@ type subscriber struct {
 
 // subscribe opens the subscription of an operation.
 func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) (stream, *plan.Error) {
+	if err := h.subscriptionQuota.check(op); err != nil {
+		h.events.limit(ctx, err.Limit)
+		return nil, err
+	}
 	name, args, err := op.Root()
 	if err != nil {
 		return nil, err
