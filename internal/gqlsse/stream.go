@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/xsync"
@@ -172,6 +173,10 @@ func (o *writer) writeReady(s Stream) (ended bool, err error) {
 		if err := o.send(o.buf); err != nil {
 			return true, err
 		}
+		// If events are always ready, the stream and the goroutine that produces them pass the processor to each other.
+		// Without this call, Go would preempt them only after 10 ms or more, and hundreds of such streams would delay
+		// everything else.
+		runtime.Gosched()
 	}
 }
 
