@@ -136,13 +136,13 @@ func (h *Handler) send(
 }
 
 // eventTurns bound how many event streams read stored blocks at the same time, because thousands of them would delay
-// everything else. Those whose last search found nothing have turns of their own, so that they do not delay clients
-// that resume.
-type eventTurns struct{ found, nothing *xsync.Semaphore }
+// everything else. Those whose last search found nothing have turns of their own, and so have those that have not found
+// anything yet: a client that resumes does not wait for all that already receive stored blocks.
+type eventTurns struct{ first, found, nothing *xsync.Semaphore }
 
 func newEventTurns() eventTurns {
 	n := max(1, runtime.GOMAXPROCS(0)/2)
-	return eventTurns{xsync.NewSemaphore(n), xsync.NewSemaphore(n)}
+	return eventTurns{xsync.NewSemaphore(n), xsync.NewSemaphore(n), xsync.NewSemaphore(n)}
 }
 
 // maxEventTurn is the time after which a stream that has found something ends its turn.
@@ -156,6 +156,7 @@ type eventStream struct {
 	turn        *xsync.Semaphore // of which the stream has a slot, until Pause; may be nil
 	turnEnd     time.Duration    // on the Clock
 	found       bool             // the turn has found something
+	begun       bool             // the stream has found something
 	searching   bool             // the last search has found nothing, but has not reached the newest block
 	leaving     atomic.Bool      // the Handler is shutting down, or the stream's lifetime has ended
 	ended       error            // why the Handler ended the stream; nil if it did not
@@ -186,7 +187,7 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 	switch {
 	case response != nil:
 		e.ID = s.id()
-		s.found, s.searching = true, false
+		s.found, s.begun, s.searching = true, true, false
 	case s.more():
 		s.searching = true
 	}
@@ -195,9 +196,12 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 
 // beginTurn waits until the stream may read stored blocks, its client has left or its credentials have expired.
 func (s *eventStream) beginTurn() {
-	turn := s.turns.found
-	if s.searching {
+	turn := s.turns.first
+	switch {
+	case s.searching:
 		turn = s.turns.nothing
+	case s.begun:
+		turn = s.turns.found
 	}
 	if turn.Acquire(s.credentials, 0) {
 		s.turn, s.turnEnd = turn, xsync.Clock(maxEventTurn)
