@@ -14,7 +14,7 @@ const maxEmpty = 5
 
 const (
 	maxSeq     = math.MaxUint64 // greater than every sequence number
-	batchBytes = 4 << 20        // maximum size of a batch, needed because stray messages may be large
+	batchBytes = 1 << 20        // maximum size of several messages in flight, because strays may be large
 )
 
 // read reads the messages of a subject with sequence numbers in [from, end) in batches. It

@@ -1,10 +1,12 @@
 package natschain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,10 +14,11 @@ import (
 )
 
 const (
-	heartbeat     = time.Second      // interval of an idle consumer's heartbeats; two missed ones count as a failure
-	prefetch      = 1000             // maximum number of messages in flight
-	prefetchBytes = 64 << 20         // maximum size of the messages in flight; no message may be larger
-	consumerTTL   = 30 * time.Second // the server deletes a consumer that is not read for this long
+	heartbeat   = time.Second      // interval of an idle consumer's heartbeats; two missed ones count as a failure
+	prefetch    = 1000             // maximum number of messages in flight
+	consumerTTL = 30 * time.Second // the server deletes a consumer that is not read for this long
+
+	sizeExceeded = "Message Size Exceeds MaxBytes" // the description in the response that ends a pull request early
 )
 
 // A consumer reads the messages of the block stream in order, as the server stores them. It sends its own pull
@@ -26,6 +29,7 @@ type consumer struct {
 	sub     *nats.Subscription
 	answers chan *nats.Msg
 	left    int         // number of messages that the current pull request may still deliver
+	room    int         // their maximum size
 	silence *time.Timer // fires if heartbeats are missing
 }
 
@@ -38,7 +42,7 @@ var (
 type pull struct {
 	Expires   time.Duration `json:"expires"`
 	Batch     int           `json:"batch"`
-	Bytes     int           `json:"max_bytes"`
+	Bytes     int           `json:"max_bytes,omitempty"`
 	Heartbeat time.Duration `json:"idle_heartbeat"`
 }
 
@@ -80,8 +84,8 @@ func (c *consumer) stop() {
 // next returns the next message of the stream and its sequence number.
 func (c *consumer) next(ctx context.Context) (*nats.Msg, uint64, error) {
 	for {
-		if c.left == 0 {
-			if err := c.pull(); err != nil {
+		if c.left == 0 || c.room == 0 { // the server ends a request without a response if its messages fill the room
+			if err := c.pull(prefetch, batchBytes); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -100,24 +104,30 @@ func (c *consumer) next(ctx context.Context) (*nats.Msg, uint64, error) {
 		// The server sets the reply subject of each message of the stream, which contains the sequence number.
 		if meta, err := m.Metadata(); err == nil {
 			c.left--
+			c.room -= m.Size()
 			return m, meta.Sequence.Stream, nil
 		}
-		switch status, pending := m.Header.Get("Status"), m.Header.Get("Nats-Pending-Messages"); {
+		status, description := m.Header.Get("Status"), m.Header.Get("Description")
+		switch pending := m.Header.Get("Nats-Pending-Messages"); {
 		case status == "100", pending == "0": // a heartbeat, or the end of a request that delivered all its messages
-		case pending != "" && (status == "408" || c.left < prefetch):
-			c.left = 0 // the request expired, or delivered prefetchBytes
+		case pending != "" && status == "408": // the request expired
+			c.left = 0
+		case description == sizeExceeded:
+			if err := c.pull(1, 0); err != nil { // the next message may be larger than batchBytes
+				return nil, 0, err
+			}
 		default:
-			return nil, 0, fmt.Errorf("%w: status %s %s", errEnded, status, m.Header.Get("Description"))
+			return nil, 0, fmt.Errorf("%w: status %s %s", errEnded, status, description)
 		}
 	}
 }
 
-// pull requests the next messages.
-func (c *consumer) pull() error {
-	ask, err := json.Marshal(pull{consumerTTL, prefetch, prefetchBytes, heartbeat})
+// pull requests the next n messages, but not more than fit into size bytes. If size is 0, their size is not limited.
+func (c *consumer) pull(n, size int) error {
+	ask, err := json.Marshal(pull{consumerTTL, n, size, heartbeat})
 	if err == nil {
 		err = c.b.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+c.b.names.stream+"."+c.name, c.sub.Subject, ask)
 	}
-	c.left = prefetch
+	c.left, c.room = n, cmp.Or(size, math.MaxInt)
 	return err
 }
