@@ -25,6 +25,9 @@ var (
 	// errInvented is returned if a server names a masterchain block that no server proves or sends.
 	errInvented = errors.New("invalid response: an invented block")
 
+	// errUnchecked is returned if a response could not be checked in time.
+	errUnchecked = errors.New("the response could not be checked in time")
+
 	// errLagging wraps errMissing. It is returned if a server does not have the newest known
 	// block yet.
 	errLagging = fmt.Errorf("%w yet: the server lags behind", errMissing)
@@ -135,11 +138,15 @@ func (set *servers) connectAll(ctx context.Context) error {
 // failing server mayHave it, or responded that it lags behind, ask returns the errors of the failing
 // servers instead. In haste, errMissing includes servers that have not replied in time.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
-	return set.askIn(ctx, set.order(), q, check)
+	return set.askIn(ctx, set.order(), q, func(_ context.Context, answer lite.Message) error { return check(answer) })
 }
 
-// askIn is like ask, but queries only the servers whose indexes are in order, in that order.
-func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, check func(lite.Message) error) error {
+// A checkFunc checks a response. If it queries servers, it must use ctx.
+type checkFunc = func(ctx context.Context, answer lite.Message) error
+
+// askIn is like ask, but queries only the servers whose indexes are in order, in that order. While there are more
+// responses to come, check has only half of the remaining time.
+func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, check checkFunc) error {
 	if set.ctx.Err() != nil {
 		return errClosed
 	}
@@ -155,7 +162,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 	for r, ok := h.next(); ok; r, ok = h.next() {
 		late = late && r.place != order[0]
 		s := set.all[r.place]
-		err := set.judge(ctx, s, q, r, check)
+		err := set.judge(ctx, s, q, r, check, h.running > 0 || len(h.rest) > 0)
 		switch {
 		case err == nil:
 			withheld := missing != nil && useOf(ctx) == forFollow
@@ -209,67 +216,6 @@ func (set *servers) fetch(
 		return nil, nil, err
 	}
 	return set.query(ctx, s, client, q, queued)
-}
-
-// judge calls check with the response of server s to q. It returns an error if s failed, sent an
-// invalid response, or does not have the block. A block that no server proves or sends is not the fault of s if s lags,
-// or in haste.
-func (set *servers) judge(
-	ctx context.Context, s *server, q lite.Message, r reply, check func(lite.Message) error,
-) error {
-	err := r.err
-	if isLag(err) {
-		s.lags()
-	}
-	if begin := time.Now(); err == nil {
-		err = recoverPanics(func() error { return check(r.answer) })
-		if r.release(); err == nil {
-			s.succeeded(q)
-			return nil
-		}
-		switch {
-		case errors.Is(err, errUnproven) && s.lagged(begin):
-			err = fmt.Errorf("%w: %v", lite.Error{Code: lite.CodeTimeout, Message: "no proof yet"}, err)
-		case !errors.Is(err, errMissing):
-			err = fmt.Errorf("invalid response: %w", err)
-		case errors.Is(err, errUnproven) && !inHaste(ctx) && set.repeats(ctx, s, q):
-			err = fmt.Errorf("%w: %v", errInvented, err) // not %w: the block is not missing
-		}
-	}
-	var unused unusedError
-	if errors.As(err, &unused) {
-		return err
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	var serverErr lite.Error
-	switch {
-	case errors.As(err, &serverErr):
-		if serverErr.Code == lite.CodeNotFound {
-			return fmt.Errorf("%w: %w", errMissing, err)
-		}
-		return err // the server works, but rejects the query or lags
-	case errors.Is(err, errMissing):
-		return err
-	case set.ctx.Err() != nil:
-		return errClosed
-	case errors.Is(err, lite.ErrLost): // the next call may reconnect at once
-		return err
-	}
-	set.backOff(s, err)
-	return err
-}
-
-// repeats reports whether server s still answers q. If no server proves or sends the block in
-// the first response, a server that has deleted the block meanwhile does not.
-func (set *servers) repeats(ctx context.Context, s *server, q lite.Message) bool {
-	_, release, err := set.fetch(ctx, s, q, new(atomic.Int32))
-	if err != nil {
-		return false
-	}
-	release()
-	return true
 }
 
 // timeout returns the time limit of one query or one attempt to connect. If there are several

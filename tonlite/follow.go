@@ -139,7 +139,8 @@ func (b *Backend) checkOthers(ctx context.Context) {
 func (b *Backend) overtakes(ctx context.Context, place int) (overtakes bool) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/2)
 	defer cancel()
-	err := b.servers.askIn(ctx, []int{place}, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
+	q, order := lite.GetMasterchainInfo{}, []int{place}
+	err := b.servers.askIn(ctx, order, q, func(ctx context.Context, answer lite.Message) error {
 		id, err := announced(answer)
 		if head, _ := b.knownHead(); err != nil || id.SeqNo <= head.SeqNo {
 			return err

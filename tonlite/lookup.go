@@ -99,7 +99,7 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 	}
 	tooFar := false
 	q := lite.LookupBlock{Workchain: want.Workchain, Shard: want.Shard, SeqNo: want.SeqNo}
-	err = s.servers.ask(ctx, q, func(answer lite.Message) error {
+	err = s.servers.askIn(ctx, s.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
 		a, ok := answer.(lite.BlockHeader)
 		if !ok || a.ID.Workchain != want.Workchain || a.ID.SeqNo != want.SeqNo ||
 			!lite.Overlap(a.ID.Shard, want.Shard) {

@@ -31,7 +31,8 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 // readHead is like currentHead, but always queries a server.
 func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
 	lagging := false // whether a server lags behind the head
-	err := b.servers.ask(ctx, lite.GetMasterchainInfo{}, func(answer lite.Message) error {
+	q, order := lite.GetMasterchainInfo{}, b.servers.order()
+	err := b.servers.askIn(ctx, order, q, func(ctx context.Context, answer lite.Message) error {
 		id, err := announced(answer)
 		if err != nil {
 			return err
@@ -235,7 +236,7 @@ func (b *Backend) lookup(ctx context.Context, seqNo uint32, wait, proven bool) (
 	if wait {
 		q = b.servers.after(seqNo, q)
 	}
-	err = b.servers.ask(ctx, q, func(answer lite.Message) error {
+	err = b.servers.askIn(ctx, b.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
 		id, err := lookedUp(answer, seqNo)
 		if err != nil {
 			return err
