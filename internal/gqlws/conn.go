@@ -65,7 +65,6 @@ type conn struct {
 	keepAliveDue     bool             // a keep-alive must be written
 	pingDue          bool             // a ping must be written
 	waits            [paces]bool      // the turns for which the connection waits; not used for paceLive
-	foundNothing     bool             // the last call of Next that read stored data returned no payload
 	lostTurn         bool             // the connection had another writer when its last turn came
 	turn             pace             // the next gather calls Next only of operations with this pace or a faster one
 	ready            []*operation     // operations whose Next must be called, in this order

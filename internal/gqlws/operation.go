@@ -35,7 +35,7 @@ type operation struct {
 	running        bool // query: its goroutine was started
 	queued         bool // the operation is in conn.ready
 	inCall         bool // Run or Next is in progress
-	pace           pace // the turn in which Next is called: see conn.paceOf
+	pace           pace // the turn in which Next is called
 	found          bool // Next has returned a payload
 	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
 	counted        bool // Operation.Counted

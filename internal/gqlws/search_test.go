@@ -215,38 +215,47 @@ func TestLivePayloadDoesNotWaitForTheTurnToSearch(t *testing.T) {
 	})
 }
 
-// A client may start hundreds of subscriptions from old cursors that find nothing. Only the first one has a turn among
-// the clients that catch up.
-func TestConnectionThatFindsNothingWaitsWithAllItsNewStreams(t *testing.T) {
+// A client may subscribe to rare blocks and, on the same socket, resume another subscription.
+func TestNewStreamDoesNotWaitForASearchOnItsSocket(t *testing.T) {
+	c, search := newSearchingConn(t, &queryResult{payload: []byte("1")})
+	searches, resumes := c.ready[0], c.ready[1]
+	c.setPace(searches, false, true, true)
+	resumes.pace = paceBehind
+	c.requeue()
+	if got, turn := c.server.writers.dequeue(); got != c || turn != paceBehind || !c.beginTurn(turn) {
+		t.Fatalf("the connection has turn %d first, want %d", turn, paceBehind)
+	}
+	var b []byte
+	want := appendText(nil, []byte(`{"type":"data","payload":1}`))
+	if c.gather(&b, batchSize); !bytes.HasPrefix(b, want) || search.calls > 0 {
+		t.Errorf("gathered %q after %d searches, want %q without a search", b, search.calls, want)
+	}
+}
+
+// A client may start hundreds of subscriptions at once that find nothing. Only the first one has a turn among the
+// clients that catch up.
+func TestStreamsThatStartTogetherSearchTogether(t *testing.T) {
 	c, _ := newSearchingConn(t, new(searcher))
-	fresh, other := c.ready[1], c.ready[0]
-	fresh.pace, other.pace = paceBehind, paceBehind
-	if got := c.paceOf(fresh); got != paceBehind {
-		t.Errorf("a new stream has pace %d, want %d", got, paceBehind)
-	}
-	c.setPace(other, false, true, true)
-	if got := c.paceOf(fresh); got != paceSearching {
-		t.Errorf("after a search, the pace is %d, want %d", got, paceSearching)
-	}
-	c.setPace(other, true, true, true)
-	if got := c.paceOf(fresh); got != paceBehind {
-		t.Errorf("after a payload, the pace is %d, want %d", got, paceBehind)
-	}
-	c.setPace(other, false, true, true)
-	if got := c.paceOf(fresh); got != paceSearching {
-		t.Errorf("a stream that has found nothing has pace %d, want %d", got, paceSearching)
-	}
-	c.setPace(fresh, true, true, true)
-	c.setPace(other, false, true, true)
-	if got := c.paceOf(fresh); got != paceBehind {
-		t.Errorf("a stream that has found a payload has pace %d, want %d", got, paceBehind)
-	}
-	c.setPace(fresh, false, false, true)
-	if got := c.paceOf(fresh); got != paceBehind {
-		t.Errorf("a stream that waits for its page has pace %d, want %d", got, paceBehind)
-	}
-	c.setPace(fresh, false, false, false)
-	if got := c.paceOf(fresh); got != paceLive {
-		t.Errorf("a stream that has caught up has pace %d, want %d", got, paceLive)
+	first, second := c.ready[0], c.ready[1]
+	first.pace, second.pace = paceBehind, paceBehind
+	for i, next := range []struct {
+		op                  *operation
+		found, more, behind bool
+		want                [2]pace
+	}{
+		{first, false, false, true, [2]pace{paceBehind, paceBehind}}, // waits for its page
+		{first, false, true, true, [2]pace{paceSearching, paceSearching}},
+		{second, false, false, true, [2]pace{paceSearching, paceSearching}},
+		{second, true, true, true, [2]pace{paceSearching, paceBehind}},
+		{first, false, true, true, [2]pace{paceSearching, paceBehind}},
+		{second, false, true, true, [2]pace{paceSearching, paceSearching}},
+		{first, true, true, true, [2]pace{paceBehind, paceSearching}},
+		{second, false, false, false, [2]pace{paceBehind, paceLive}},
+		{first, false, true, true, [2]pace{paceSearching, paceLive}},
+	} {
+		c.setPace(next.op, next.found, next.more, next.behind)
+		if got := [2]pace{first.pace, second.pace}; got != next.want {
+			t.Errorf("after call %d of Next, the paces are %d, want %d", i+1, got, next.want)
+		}
 	}
 }

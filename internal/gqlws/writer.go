@@ -46,11 +46,11 @@ func (c *conn) claimWriter() bool {
 	}
 	live, slow := len(c.outbox) > 0 || c.keepAliveDue || c.pingDue || c.over(), false
 	for _, op := range c.ready {
-		if p := c.paceOf(op); p == paceLive {
+		if op.pace == paceLive {
 			live = true
 		} else {
 			slow = true
-			c.waitForTurn(p)
+			c.waitForTurn(op.pace)
 		}
 	}
 	if !live {
@@ -197,9 +197,9 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			*b = sealFrame(c.codec.appendKeepAlive(openFrame(*b)), from)
 
 		case len(c.ready) > 0:
-			i := slices.IndexFunc(c.ready, func(op *operation) bool { return c.paceOf(op) <= turn })
+			i := slices.IndexFunc(c.ready, func(op *operation) bool { return op.pace <= turn })
 			if i > 0 && enough < batchSize { // writeLoop does not end as long as it has payloads
-				c.waitForTurn(c.paceOf(c.ready[0]))
+				c.waitForTurn(c.ready[0].pace)
 				if c.lostTurn {
 					i = -1
 				}

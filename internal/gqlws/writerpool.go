@@ -39,27 +39,24 @@ const (
 )
 
 // setPace sets the pace of the operation after a call of Next that returned these results. While the page of a stream
-// has not arrived, the pace does not change. The caller must hold c.mu.
+// has not arrived, the pace does not change. If nothing was found, the operations of the connection that have not found
+// anything yet search, too: otherwise a client that starts hundreds of them at once would have hundreds of turns among
+// the clients that catch up. Those that start later are not affected. The caller must hold c.mu.
 func (c *conn) setPace(op *operation, found, more, behind bool) {
+	op.found = op.found || found
 	switch {
 	case !behind:
 		op.pace = paceLive
 	case found:
-		op.pace, c.foundNothing = paceBehind, false
+		op.pace = paceBehind
 	case more:
-		op.pace, c.foundNothing = paceSearching, true
+		op.pace = paceSearching
+		for _, o := range c.ops {
+			if o.pace == paceBehind && !o.found {
+				o.pace = paceSearching
+			}
+		}
 	}
-	op.found = op.found || found
-}
-
-// paceOf returns the pace of an operation. One that has not found anything yet searches if the last one of its
-// connection found nothing: otherwise a client with hundreds of them would have hundreds of turns among the clients
-// that catch up. The caller must hold c.mu.
-func (c *conn) paceOf(op *operation) pace {
-	if op.pace == paceBehind && !op.found && c.foundNothing {
-		return paceSearching
-	}
-	return op.pace
 }
 
 // A connQueue is a list of connections, linked by conn.links.
