@@ -144,7 +144,7 @@ func (r *resolvers) page(ctx context.Context, c *chain, q BlocksQuery) ([]Block,
 	err = r.chains.verify(c, err, blocks...)
 	switch {
 	case errors.Is(err, ErrBadCursor):
-		return nil, badInput("Invalid cursor")
+		return nil, invalidCursor()
 	case errors.Is(err, ErrCursorTooOld):
 		oldest, err := r.backend.Blocks(ctx, BlocksQuery{First: 1})
 		if err = r.chains.verify(c, err, oldest...); err != nil {

@@ -84,6 +84,9 @@ const (
 	sumSize   = 7
 )
 
+// maxClientCursor is the maximum length of a cursor with its suffix. A number of 64 bits has up to 13 digits.
+const maxClientCursor = MaxCursor + len(epochSign) + maxEpoch + len(gapsSign) + 13 + len(".") + idSize + sumSize
+
 var sumEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // cursor returns a cursor of the Backend with the suffix that clients receive: the epoch and the reported gaps, if
@@ -102,6 +105,9 @@ func (c *chain) cursor(cursor string, gaps blocklog.ReportedGaps) string {
 // parse splits a client's cursor into the Backend's cursor and the reported gaps. gaps is 0 if another process created
 // the cursor. parse returns an error if the cursor is invalid or belongs to another epoch.
 func (c *chain) parse(cursor string) (plain string, gaps blocklog.ReportedGaps, err *plan.Error) {
+	if len(cursor) > maxClientCursor { // before it is searched: a client may send a long text with many aliases
+		return "", 0, invalidCursor()
+	}
 	plain, gaps, id := cutGaps(cursor)
 	if id != c.id {
 		gaps = 0
@@ -115,9 +121,13 @@ func (c *chain) parse(cursor string) (plain string, gaps blocklog.ReportedGaps, 
 	case foreign && validEpoch(epoch):
 		return "", 0, epochChanged()
 	case foreign, !Cursor(plain).valid():
-		return "", 0, &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput}
+		return "", 0, invalidCursor()
 	}
 	return plain, gaps, nil
+}
+
+func invalidCursor() *plan.Error {
+	return &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput}
 }
 
 // parseBounds replaces the client's cursors in q with the Backend's cursors.

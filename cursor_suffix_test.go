@@ -2,9 +2,11 @@ package chaingql
 
 import (
 	"cmp"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
 )
@@ -57,6 +59,26 @@ func TestInvalidSuffixIsNotRemovedFromCursor(t *testing.T) {
 		if plain, gaps, _ := cutGaps(text); plain != text || gaps != 0 {
 			t.Errorf("cutGaps(%q) is %q with reported gaps %d, want no change", text, plain, gaps)
 		}
+	}
+}
+
+func TestLongestCursorIsAcceptedAndLongerOnesAreNotSearched(t *testing.T) {
+	epoch := strings.Repeat("e", maxEpoch)
+	c := &chain{id: "0a1b2c3d", suffix: epochSign + epoch}
+	plain := strings.Repeat("c", MaxCursor)
+	longest := c.cursor(plain, math.MaxUint64)
+	if got, gaps, err := c.parse(longest); got != plain || gaps != math.MaxUint64 || err != nil {
+		t.Errorf("the cursor %q of %d bytes is refused: %v", longest, len(longest), err)
+	}
+	long := c.cursor(strings.Repeat("c", 16<<20), 1)
+	began := time.Now()
+	for range 50 {
+		if _, _, err := c.parse(long); err == nil || err.Code != "BAD_USER_INPUT" {
+			t.Fatalf("got %v, want an invalid cursor", err)
+		}
+	}
+	if took := time.Since(began); took > 200*time.Millisecond {
+		t.Errorf("50 cursors of 16 MiB were refused in %v", took)
 	}
 }
 

@@ -39,6 +39,12 @@ func arguments() []attack {
 				"{blockchain{blocks("+side+":"+asJSON(c)+"){edges{cursor}pageInfo{endCursor hasNextPage}}}}"))
 		}
 	}
+	for _, suffix := range []string{"", "!1.abcdefgh1234567"} { // in the form of reported gaps
+		all = append(all, posted("a cursor of 120 kB "+suffix+" by 50 aliases", answered+"|200", func() string {
+			return `{"query":"query($c:String){blockchain{` + times(50, "a#:blocks(first:1 after:$c){edges{cursor}}") +
+				`}}","variables":{"c":"` + strings.Repeat("a", 120_000) + suffix + `"}}`
+		}))
+	}
 	for _, p := range []string{
 		"first:0", "last:0", "first:-1", "last:-1", "first:-2147483648", "first:1 last:1", "first:1 before:\"0\"",
 		"last:1 after:\"0\"", "first:0 last:0",
