@@ -107,3 +107,47 @@ func TestArgumentsChangedByAResolverDoNotAffectOtherRequests(t *testing.T) {
 		}
 	}
 }
+
+// The document is compiled for each type, but the arguments are the same for all that have no others.
+func TestArgumentsCountOnceForAllTypesOfAnInterface(t *testing.T) {
+	in := graphql.FieldConfigArgument{"in": {Type: listOf(graphql.Int)}}
+	sized := graphql.NewInterface(graphql.InterfaceConfig{
+		Name: "Sized", Fields: graphql.Fields{"size": {Type: graphql.Int, Args: in}},
+	})
+	var schema chaingql.SchemaExtension
+	items, costs := []int{}, map[string]func(map[string]any) chaingql.Cost{}
+	for i := range 60 {
+		args := graphql.FieldConfigArgument{"in": in["in"]}
+		if i%20 == 0 {
+			args["extra"] = &graphql.ArgumentConfig{Type: graphql.Int, DefaultValue: i}
+		}
+		name := fmt.Sprintf("Sized%d", i)
+		costs[name+".size"] = func(map[string]any) chaingql.Cost { return chaingql.Cost{Blocks: i} }
+		schema.Types = append(schema.Types, graphql.NewObject(graphql.ObjectConfig{
+			Name: name, Interfaces: []*graphql.Interface{sized},
+			IsTypeOf: func(p graphql.IsTypeOfParams) bool { return p.Value == i },
+			Fields: graphql.Fields{"size": {Type: graphql.Int, Args: args,
+				Resolve: func(p graphql.ResolveParams) (any, error) {
+					extra, _ := p.Args["extra"].(int)
+					return 1000*extra + len(p.Args["in"].([]any)), nil
+				}}},
+		}))
+		items = append(items, i)
+	}
+	schema.Queries, schema.Costs = graphql.Fields{"items": constField(listOf(sized), items)}, costs
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Schema: schema, ShowCost: true,
+		Limits: chaingql.Limits{QueryBlocks: 59 * 60 / 2}})
+	got := query(h, "{items{size(in:["+strings.Repeat("1 ", 90)+"])}}", nil)
+	for i := range items {
+		want := fmt.Sprintf(`{"size":%d}`, 90+1000*i)
+		if i%20 != 0 {
+			want = `{"size":90}`
+		}
+		if !strings.Contains(got, want) {
+			t.Fatalf("got %s, want %s in it", got, want)
+		}
+	}
+	if want := fmt.Sprintf(`"blocks":%d}`, 59*60/2); !strings.Contains(got, want) {
+		t.Errorf("got %s, want the sum of the costs of all types", got)
+	}
+}

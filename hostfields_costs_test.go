@@ -98,6 +98,28 @@ func TestHostFieldCostsAreComputedBeforeExecution(t *testing.T) {
 	}
 }
 
+// A fragment's arguments may have thousands of values, and may be coerced for every price.
+func TestAFragmentThatIsSpreadOftenIsPricedOnce(t *testing.T) {
+	opts, priced := pricedFields(), 0
+	args := graphql.FieldConfigArgument{"n": {Type: graphql.Int}, "in": {Type: listOf(graphql.Int)}}
+	item := newObject("Item", graphql.Fields{"of": {Type: graphql.Int, Args: args}, "all": {Type: graphql.Int}})
+	opts.Schema.Queries["items"] = &graphql.Field{Type: listOf(item)}
+	opts.Schema.Costs["Item.of"] = func(args map[string]any) chaingql.Cost {
+		priced++
+		return chaingql.Cost{Calls: args["n"].(int)}
+	}
+	h, _ := newHandler(t, memchain.New(), opts)
+	document := "query($n:Int,$v:Int){"
+	for i := range 40 {
+		document += fmt.Sprintf("a%d:items{...F}", i)
+	}
+	document += "items{of(n:5)}} fragment F on Item{of(n:$n in:[1 2 $v 3]) b:of(n:2)}"
+	got := query(h, document, variables(t, `{"n":3,"v":4}`))
+	if want := fmt.Sprintf(`"calls":%d,`, 41+40*(3+2)+5); !strings.Contains(got, want) || priced != 3 {
+		t.Errorf("three fields were priced %d times; got %s, want %s", priced, got, want)
+	}
+}
+
 func TestHostSubscriptionThatCostsTooMuchIsRefused(t *testing.T) {
 	schema := (&tickSource{events: untilDone}).schema()
 	schema.Costs = map[string]func(map[string]any) chaingql.Cost{

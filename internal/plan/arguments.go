@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,10 +19,29 @@ type argument struct {
 }
 
 // A callSite is a place in the document that passes arguments to a field. All compiled fields with the same
-// callSite share their compiled arguments.
+// callSite share their compiled arguments: the types that implement an interface, too, if they have no other arguments.
 type callSite struct {
-	def  *ast.FieldDefinition
-	node *ast.Field
+	alike *ast.FieldDefinition // see Schema.alike
+	node  *ast.Field
+}
+
+// indexArguments sets defaults and alike.
+func (s *Schema) indexArguments() {
+	s.defaults, s.alike = map[*ast.ArgumentDefinition]any{}, map[*ast.FieldDefinition]*ast.FieldDefinition{}
+	first := map[string]*ast.FieldDefinition{}
+	for _, def := range s.types.Types {
+		for _, f := range def.Fields {
+			var text []byte
+			for _, a := range f.Arguments {
+				s.defaults[a] = s.constant(a.Type, a.DefaultValue)
+				text = fmt.Appendf(text, "%s:%s=%s ", a.Name, a.Type, a.DefaultValue)
+			}
+			if first[string(text)] == nil {
+				first[string(text)] = f
+			}
+			s.alike[f] = first[string(text)]
+		}
+	}
 }
 
 // arguments compiles the arguments that node passes to f. If they contain no variable, it also coerces them.
@@ -41,7 +61,7 @@ func (k *compiler) arguments(f *field, def *ast.FieldDefinition, node *ast.Field
 	if k.exhausted() {
 		return
 	}
-	place := callSite{def, node}
+	place := callSite{k.c.schema.alike[def], node}
 	if known := k.sharing.arguments[place]; known != nil {
 		f.callArguments = known
 		return

@@ -37,6 +37,10 @@ type Bound struct {
 	// lastFound is the cache entry that the last Find found by its text.
 	lastFound *entry
 
+	// cost is the result of Cost, if priced is set.
+	cost   Cost
+	priced bool
+
 	// ownBytes is the memory of a subscription's variables in bytes, without values that belong to the operation.
 	ownBytes int
 
@@ -162,6 +166,7 @@ func (b *Bound) bind(doc *document, operation string, valueOf lookup) Errors {
 // that was compiled.
 func (b *Bound) bindOperation(op *operation, text string, valueOf lookup) Errors {
 	var errs Errors
+	b.priced = false
 	if b.variables, errs = op.bind(b.cache, b.variables[:0], valueOf); errs != nil {
 		return errs
 	}

@@ -23,7 +23,7 @@ type Plan struct {
 	// fixedCost is the part of the cost that is the same for all variables.
 	fixedCost Cost
 	// priced has the fields with a cost that is computed for each request.
-	priced []*field
+	priced []pricedField
 	// maxCost is the maximum cost for any variables.
 	maxCost Cost
 

@@ -33,13 +33,33 @@ const unboundedCost = 1 << 30
 func addCapped(a, b int) int { return int(min(int64(a)+int64(b), unboundedCost)) }
 func mulCapped(a, b int) int { return int(min(int64(a)*int64(b), unboundedCost)) }
 
-// Cost returns the cost of b. It calls the price function of each priced field once.
+// A pricedField is a field with a cost that is computed for each request.
+type pricedField struct {
+	*field
+	same int // index in Plan.priced of the first field with the same call, whose price is the same
+}
+
+// A call is what the price of a field depends on.
+type call struct {
+	source *Field
+	args   *callArguments
+}
+
+// Cost returns the cost of b. It calls a price function once for each place in the document that has a priced field,
+// even if the place is in a fragment that is spread many times.
 func (b *Bound) Cost() Cost {
+	if b.priced {
+		return b.cost
+	}
 	cost := b.plan.fixedCost
 	var array [8]Cost // enough for most plans, so that prices need not be allocated
 	prices := array[:0]
-	for _, f := range b.plan.priced {
-		prices = append(prices, b.price(f))
+	for i, f := range b.plan.priced {
+		if f.same < i {
+			prices = append(prices, prices[f.same])
+		} else {
+			prices = append(prices, b.price(f.field))
+		}
 	}
 	for i, f := range b.plan.priced {
 		own := prices[i]
@@ -82,6 +102,7 @@ func (b *Bound) checkCost() *Error {
 		return nil
 	}
 	cost := b.Cost()
+	b.cost, b.priced = cost, true
 	switch {
 	case l.allow(cost):
 		return nil
@@ -110,13 +131,11 @@ func (k *compiler) price(f *field) {
 	switch cost := f.source.Cost; {
 	case f.source.Price != nil:
 		f.info.priceIndex = len(k.plan.priced)
-		k.plan.priced = append(k.plan.priced, f)
-		k.plan.size += listedBytes
+		k.addPriced(f)
 		k.plan.maxCost = Cost{Calls: unboundedCost, Blocks: unboundedCost}
 	case cost == nil:
 	case f.dynamic != nil:
-		k.plan.priced = append(k.plan.priced, f)
-		k.plan.size += listedBytes
+		k.addPriced(f)
 		k.plan.maxCost = k.plan.maxCost.add(cost(nil))
 	default:
 		k.plan.addCost(cost(f.constant))
@@ -129,6 +148,17 @@ func (k *compiler) price(f *field) {
 	}
 	k.plan.batch = append(k.plan.batch, f)
 	k.plan.size += listedBytes
+}
+
+func (k *compiler) addPriced(f *field) {
+	same := len(k.plan.priced)
+	call := call{f.source, f.callArguments}
+	if first, ok := k.sharing.priced[call]; ok {
+		same = first
+	}
+	k.sharing.priced[call] = same
+	k.plan.priced = append(k.plan.priced, pricedField{f, same})
+	k.plan.size += 2 * listedBytes
 }
 
 func (p *Plan) addCost(c Cost) { p.fixedCost, p.maxCost = p.fixedCost.add(c), p.maxCost.add(c) }

@@ -204,26 +204,46 @@ func (k *compiler) hostInfo(object *ast.Definition, def *ast.FieldDefinition, no
 // RootParams returns the parameters for the host's Subscribe function of the operation's first field, which must be
 // a field of the host.
 func (b *Bound) RootParams(ctx context.Context) (graphql.ResolveParams, *Error) {
-	f := b.plan.root.fields[0]
-	args, err := b.rootArguments(f)
+	f, own := b.plan.root.fields[0], b.withVariables(cloneValue)
+	args, err := own.rootArguments(f)
 	if err != nil {
 		return graphql.ResolveParams{}, err
 	}
+	if f.dynamic == nil {
+		args = cloneArgs(args)
+	}
 	var root *graphql.ResponsePath
 	p := graphql.ResolveParams{Source: map[string]any(nil), Context: ctx,
-		Args: f.hostArgs(cloneArgs(args)), Info: *f.info.ResolveInfo}
-	p.Info.Path, p.Info.VariableValues = root.WithKey(f.name()), b.variableValues()
+		Args: f.hostArgs(args), Info: *f.info.ResolveInfo}
+	p.Info.Path, p.Info.VariableValues = root.WithKey(f.name()), own.variableValues()
 	return p, nil
 }
 
-// RootArgsBytes returns the memory of the arguments in RootParams. A literal may use a variable many times: each use is
-// a copy.
+// RootArgsBytes returns the memory of the arguments in RootParams without that of variables. However often a literal
+// uses a variable, RootParams copies it once.
 func (b *Bound) RootArgsBytes() (bytes int) {
-	args, _ := b.rootArguments(b.plan.root.fields[0]) // after an error, RootParams returns no arguments
+	own := b.withVariables(func(v any) any {
+		switch v.(type) {
+		case []any, map[string]any:
+			return true
+		}
+		return v
+	})
+	args, _ := own.rootArguments(b.plan.root.fields[0]) // after an error, RootParams returns no arguments
 	for _, arg := range args {
 		bytes += cloneSize(arg)
 	}
 	return bytes
+}
+
+// withVariables returns a copy of b in which each variable is replaced with what replace returns.
+func (b *Bound) withVariables(replace func(any) any) *Bound {
+	own := *b
+	own.variables = make([]any, len(b.variables))
+	for i, v := range b.variables {
+		own.variables[i] = replace(v)
+	}
+	return &own
 }
 
 // hostArgs returns args in the form in which graphql-go passes arguments to resolvers. The result shares lists and

@@ -134,6 +134,8 @@ type Schema struct {
 	objects map[string][]*ast.Definition
 	// defaults maps an argument to its default value.
 	defaults map[*ast.ArgumentDefinition]any
+	// alike maps a field to the first one whose arguments have the same names, types and default values.
+	alike map[*ast.FieldDefinition]*ast.FieldDefinition
 }
 
 // NewSchema returns the schema that a table declares. The types named Query and Subscription are the root types.
@@ -170,14 +172,7 @@ func NewSchema(table []Type) (*Schema, error) {
 		return nil, err
 	}
 	s.findOpaque()
-	s.defaults = map[*ast.ArgumentDefinition]any{}
-	for _, def := range s.types.Types {
-		for _, f := range def.Fields {
-			for _, a := range f.Arguments {
-				s.defaults[a] = s.constant(a.Type, a.DefaultValue)
-			}
-		}
-	}
+	s.indexArguments()
 	s.order = whole.Definitions
 	s.objects = map[string][]*ast.Definition{}
 	for _, def := range s.order {

@@ -13,6 +13,7 @@ type sharing struct {
 	fields    map[site][]*sharedPart[*field]      // fields without a cost
 	types     map[site][]*sharedPart[*outputType] // types of fields, with selections without a cost
 	arguments map[callSite]*callArguments         // the arguments that were compiled from each site
+	priced    map[call]int                        // the first priced field with each call, in Plan.priced
 	leaves    map[*ast.Type]*outputType           // types of fields without a selection
 }
 
@@ -20,7 +21,7 @@ func newSharing() sharing {
 	return sharing{
 		map[string]string{},
 		map[site][]*sharedPart[*field]{}, map[site][]*sharedPart[*outputType]{},
-		map[callSite]*callArguments{}, map[*ast.Type]*outputType{},
+		map[callSite]*callArguments{}, map[call]int{}, map[*ast.Type]*outputType{},
 	}
 }
 

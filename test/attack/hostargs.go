@@ -64,6 +64,9 @@ func hostFields() chaingql.SchemaExtension {
 	}
 	return chaingql.SchemaExtension{
 		Queries: graphql.Fields{"transfers": count, "wallets": wallets},
+		Costs: map[string]func(map[string]any) chaingql.Cost{
+			"Wallet.transfers": func(map[string]any) chaingql.Cost { return chaingql.Cost{Blocks: 1} },
+		},
 		Subscriptions: map[string]chaingql.SubscriptionField{
 			"large": large, "ticks": counted(10 * time.Millisecond), "endless": counted(0),
 		},
@@ -95,6 +98,8 @@ func hostArguments() []attack {
 			times(45, "a#:wallets{transfers(filter:$f)}"), objects(600)),
 		given("a variable in literals for each item of a list", answered,
 			times(45, "a#:wallets{transfers(filter:{and:[$f,$f,$f]})}"), objects(600)),
+		given("a literal with a variable for each price and item by 45 aliases", answered,
+			times(45, "a#:wallets{...W}")+"}fragment W on Wallet{transfers(filter:{and:["+literal+"$f]})", "{}"),
 		doc("a default value for each item of a list by 45 aliases", answered,
 			"query($f:TransferFilter="+literal+"){"+times(45, "a#:wallets{transfers(filter:$f)}")+"}"),
 		given("a text of 100 kB for each item of a list", answered, times(45, "a#:wallets{transfers(filter:$f)}"),
