@@ -152,7 +152,7 @@ func (b *Backend) readNewestShards(ctx context.Context, seqNo uint32) (n int, er
 	}
 	tops = slices.DeleteFunc(tops, func(id lite.BlockID) bool { return id.SeqNo == 0 }) // the zero state is not a block
 	return len(tops), parallel(ctx, len(tops), func(ctx context.Context, i int) error {
-		_, err := b.header(ctx, tops[i])
+		_, err := b.header(ctx, tops[i], seqNo)
 		return err
 	})
 }

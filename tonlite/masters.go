@@ -81,7 +81,7 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 	if head.SeqNo == 0 {
 		return false
 	}
-	if _, err := b.header(ctx, head); !errors.Is(err, errMissing) {
+	if _, err := b.header(ctx, head, 0); !errors.Is(err, errMissing) {
 		return false
 	}
 	b.mu.Lock()

@@ -53,7 +53,7 @@ func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block
 			if n > maxStep || isOlder(known, id) {
 				return errShards
 			}
-			h, err := b.header(ctx, id)
+			h, err := b.header(ctx, id, m.id.SeqNo)
 			if err != nil {
 				return err
 			}
@@ -104,10 +104,11 @@ func shardBlock(id lite.BlockID, h header, master uint32) chaingql.Block {
 }
 
 // header returns the header of block id, which it reads from a server's proof. If the proof omits
-// the block's predecessors, header reads the whole block.
-func (b *Backend) header(ctx context.Context, id lite.BlockID) (h header, err error) {
+// the block's predecessors, header reads the whole block. master is the seq_no of a masterchain block that commits to
+// the block: a server that does not have this one yet lags, so its response does not mean that the block is deleted.
+func (b *Backend) header(ctx context.Context, id lite.BlockID, master uint32) (h header, err error) {
 	whole := false
-	err = b.servers.ask(ctx, lite.GetBlockHeader{ID: id}, func(answer lite.Message) error {
+	err = b.servers.ask(ctx, b.servers.after(master, lite.GetBlockHeader{ID: id}), func(answer lite.Message) error {
 		a, ok := answer.(lite.BlockHeader)
 		if !ok {
 			return errAnswer
