@@ -97,9 +97,5 @@ func TestFollowContinuesAfterMessagesOfExactlyTheRequestedSize(t *testing.T) {
 	if err := w.Append(t.Context(), all[40:]...); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	follow(t, b, all[39].Cursor).expect(all[40:])
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the block after the stray messages arrived after %v, want no pause", took)
-	}
 }

@@ -78,6 +78,7 @@ func (r *reading) ends(within time.Duration) error {
 // TestServerRestartLosesNoBlocks restarts the server several times during Append and Follow. The server
 // keeps its files.
 func TestServerRestartLosesNoBlocks(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t)
 	w := writer(t, open(t, s.ClientURL(), nil))
 	b := open(t, s.ClientURL(), nil)

@@ -59,14 +59,14 @@ func every(n int, all []chaingql.Block) (some []chaingql.Block) {
 // TestHashLookupNeedsFewRequests looks up blocks in a chain that is long enough for three levels of the index.
 // The number of requests may depend on the number of levels, but not on the length of the chain.
 func TestHashLookupNeedsFewRequests(t *testing.T) {
-	all := hashed(40_000, "chain")
+	all := hashed(18_000, "chain")
 	s, b, _ := indexedChain(t, all)
 	x := newSpy(t, s.ClientURL())
-	sum, most, lookups := 0, 0, append(every(501, all), every(1001, hashed(40_000, "other"))...)
+	sum, most, lookups := 0, 0, append(every(501, all), every(1001, hashed(18_000, "other"))...)
 	for i := range lookups {
 		b.Forget()
 		got, err := b.BlockByHash(context.Background(), lookups[i].Hash)
-		stored := i <= 40_000/501
+		stored := i <= 18_000/501
 		if stored && (err != nil || got != lookups[i]) || !stored && !errors.Is(err, chaingql.ErrBlockNotFound) {
 			t.Fatalf("lookup %d: got %q and error %v", i, got.Cursor, err)
 		}
@@ -159,7 +159,7 @@ func TestHashIndexOfLostBlocksIsIgnored(t *testing.T) {
 		}
 	}
 	backUp, restore := s.backups()
-	lost, all := hashed(7000, "lost"), hashed(7000, "new")
+	lost, all := hashed(4600, "lost"), hashed(4600, "new")
 	copy(all, lost[:1000])
 	write(lost[:1000])
 	backUp()

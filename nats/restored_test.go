@@ -216,8 +216,8 @@ func TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead(t *testing.T) {
 					if i >= 340 && i%10 > 0 { // far after the messages that were lost
 						continue
 					}
-					queries = append(queries, chaingql.BlocksQuery{First: 50, After: all[i].Cursor},
-						chaingql.BlocksQuery{Last: 50, Before: all[i].Cursor})
+					queries = append(queries, chaingql.BlocksQuery{First: 12, After: all[i].Cursor},
+						chaingql.BlocksQuery{Last: 12, Before: all[i].Cursor})
 				}
 				expectPages(t, host, all[:at], queries)
 				follow(t, host, all[280].Cursor).expect(all[281:at])

@@ -15,7 +15,6 @@ import (
 // TestSurveyContinuesWhereInterrupted opens a Backend that can read only a part of the newest messages in one call, as
 // over a slow connection. The stream grows or is replaced meanwhile. Pages must be read after some calls.
 func TestSurveyContinuesWhereInterrupted(t *testing.T) {
-	t.Parallel()
 	const step, perCall = 20, 2 << 20
 	s, all := newBroker(t), uneven(12_000)
 	w := writer(t, open(t, s.ClientURL(), (&logbook{}).options()))
@@ -76,7 +75,6 @@ func TestSurveyContinuesWhereInterrupted(t *testing.T) {
 // TestSurveyContinuesBehindLargeStrayMessages opens a Backend that can read only a few of the stray messages near the
 // end of the stream in one call. While it reads, the stream grows by more of them.
 func TestSurveyContinuesBehindLargeStrayMessages(t *testing.T) {
-	t.Parallel()
 	const perCall = 2 << 20
 	s, ctx, all := newBroker(t), t.Context(), blocks(700)
 	w, js := writer(t, open(t, s.ClientURL(), (&logbook{}).options())), raw(t, s.ClientURL())

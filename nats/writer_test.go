@@ -223,6 +223,7 @@ func TestAppendRejectsAllBlocksAfterConflict(t *testing.T) {
 // TestAppendSurvivesLostAcknowledgements repeatedly cuts the connection while a Writer has hundreds of
 // messages in flight. Each block must be stored once.
 func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
 	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), nil)
