@@ -27,7 +27,7 @@ type hedgedQuery struct {
 	cancel  context.CancelFunc
 	query   lite.Message
 	rest    []int // indexes of the servers that are not queried yet
-	limit   int   // of concurrent queries: 1, or 2 after late
+	limit   int   // of concurrent queries: 1, 2 after late, and all after a server has waited for a block in vain
 	running int
 	queued  atomic.Int32 // queries that wait for a slot in queryGate
 	delay   time.Duration
@@ -124,7 +124,7 @@ func (h *hedgedQuery) next() (r reply, ok bool) {
 			case !h.since.IsZero():
 				return r, false
 			default:
-				h.limit = 2
+				h.limit = max(2, h.limit)
 			}
 		}
 	}
