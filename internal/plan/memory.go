@@ -105,7 +105,7 @@ func mapBytes(n int) int {
 	for n > slots*7/8 {
 		slots *= 2
 	}
-	return 2*header + slots*(slot+3)
+	return 2*header + slots*(slot+7) // the allocator rounds large blocks up to at most 40 bytes for each slot
 }
 
 // literalSize returns the memory of a copy of v. Each node of the copy takes perNode bytes, in addition to its
