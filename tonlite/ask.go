@@ -182,7 +182,9 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			var serverErr lite.Error
 			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
 				hope = hope || s.mayReach(wait.SeqNo)
-				h.limit = len(order) // one after the other, servers that lag would use up the time of the call
+				if useOf(ctx) == forBalance { // one after the other, servers that lag would use up the time of the call
+					h.limit = len(order)
+				}
 			} else {
 				failing = append(failing, s)
 				rejected = rejected || errors.As(err, &serverErr) && !isLag(err)

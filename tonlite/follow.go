@@ -45,8 +45,11 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		for next <= head.SeqNo {
 			to := next + min(concurrency-1, head.SeqNo-next)
 			steps, err := b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
-			for d := minPollInterval; to == head.SeqNo && errors.Is(err, errMissing) && d <= b.opts.Timeout/4; d *= 2 {
-				pause(ctx, d) // the server that announced the head withholds it, and the others may have it soon
+			// The server that announced the head may withhold it, and the others may have it soon.
+			late := func() bool { return to == head.SeqNo && (errors.Is(err, errMissing) || isLag(err)) }
+			begun := time.Now()
+			for d := minPollInterval; late() && time.Since(begun) < b.opts.Timeout/2; d *= 2 {
+				pause(ctx, d)
 				steps, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
 			}
 			if errors.Is(err, errMissing) {

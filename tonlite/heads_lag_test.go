@@ -12,6 +12,7 @@ import (
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
 // TestHistoryOfLaggingServerIsRead uses two servers that have deleted old blocks, and one that has all blocks and lags
@@ -93,4 +94,84 @@ func readLaggingHistory(
 	if text := log.String(); text != "" {
 		t.Errorf("an honest server is blamed: %s", text)
 	}
+}
+
+// TestFollowWaitsForShardBlocksOfTheOthers lets a server announce each block two seconds before the other one, and
+// withhold its shard blocks.
+func TestFollowWaitsForShardBlocksOfTheOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(40)
+		ahead, other := m.start(chain), m.start(chain)
+		ahead.Advance(20)
+		other.Advance(20)
+		b := m.open(ahead.Config(other), nil)
+		b.Prefer(0)
+		var growing sync.WaitGroup
+		defer growing.Wait()
+		growing.Go(func() {
+			for seqNo := uint32(21); seqNo <= 40; seqNo++ {
+				ahead.ForgetShards(seqNo + 1)
+				ahead.Advance(seqNo)
+				time.AfterFunc(2*time.Second, func() { other.Advance(seqNo) })
+				time.Sleep(2500 * time.Millisecond)
+			}
+		})
+		for block, err := range b.Follow(t.Context(), cursor(20)) {
+			if err != nil {
+				t.Errorf("Follow ends with error %v", err)
+			}
+			if err != nil || block.Workchain == -1 && block.SeqNo == 40 {
+				break
+			}
+		}
+	})
+}
+
+// TestBalanceIsReadAlthoughManyServersLag lets a server announce each block two blocks before six others, and reject
+// queries for accounts.
+func TestBalanceIsReadAlthoughManyServersLag(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(80)
+		ahead := m.start(chain)
+		var others []*liteservertest.Server
+		for range 6 {
+			others = append(others, m.start(chain))
+		}
+		grow := func(seqNo uint32) {
+			ahead.Advance(seqNo)
+			for _, s := range others {
+				s.Advance(seqNo - 2)
+			}
+		}
+		grow(22)
+		ahead.Reject("getAccountState")
+		b := m.open(ahead.Config(others...), nil)
+		b.Prefer(0)
+		var running sync.WaitGroup
+		defer running.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		running.Go(func() {
+			for seqNo := uint32(23); seqNo <= 80 && ctx.Err() == nil; seqNo++ {
+				time.Sleep(5 * time.Second)
+				grow(seqNo)
+			}
+		})
+		running.Go(func() {
+			for ctx.Err() == nil {
+				for range b.Follow(ctx, cursor(21)) { // a Handler calls Follow again, too
+				}
+				time.Sleep(time.Second)
+			}
+		})
+		time.Sleep(21 * time.Second)
+		for range 20 {
+			own, cancel := context.WithTimeout(ctx, 5*time.Second) // Limits.BackendTimeout
+			_, err := b.Balance(own, chaingql.Address{Workchain: -1})
+			if cancel(); !errors.Is(err, chaingql.ErrNotFound) {
+				t.Errorf("got error %v, want that the account does not exist", err)
+			}
+			time.Sleep(1300 * time.Millisecond)
+		}
+	})
 }

@@ -27,7 +27,7 @@ type hedgedQuery struct {
 	cancel  context.CancelFunc
 	query   lite.Message
 	rest    []int // indexes of the servers that are not queried yet
-	limit   int   // of concurrent queries: 1, 2 after late, and all after a server has waited for a block in vain
+	limit   int   // of concurrent queries: 1, 2 after late, or all if a balance needs them
 	running int
 	queued  atomic.Int32 // queries that wait for a slot in queryGate
 	delay   time.Duration
