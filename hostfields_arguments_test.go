@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/graphql-go/graphql"
+	"github.com/graphql-go/graphql/language/ast"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
@@ -26,6 +27,7 @@ func filteredFields(seen func(args map[string]any)) chaingql.Options {
 		})})
 	args := graphql.FieldConfigArgument{
 		"filter": {Type: filter, DefaultValue: map[string]any{"kind": "p"}}, "page": {Type: graphql.Int},
+		"times": {Type: nonNull(graphql.Int), DefaultValue: 1},
 	}
 	count := &graphql.Field{Type: graphql.Int, Args: args,
 		Resolve: func(p graphql.ResolveParams) (any, error) { seen(p.Args); return 1, nil }}
@@ -57,7 +59,10 @@ func TestArgumentsOfHostFieldsAreAllocatedOncePerRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	variables := map[string]any{"f": filter}
+	const invalid = "an invalid argument and items"
 	for name, request := range map[string]string{
+		invalid: body("query($n:Int){"+aliases("wallets{...F}")+
+			"} fragment F on Wallet{count(times:$n filter:"+literal+")}", map[string]any{"n": nil}),
 		"a literal": body(
 			"{"+aliases("wallets{...F}")+"} fragment F on Wallet{count(filter:"+literal+")}", nil),
 		"a variable":           body("query($f:TransferFilter){"+aliases("count(filter:$f)")+"}", variables),
@@ -68,7 +73,7 @@ func TestArgumentsOfHostFieldsAreAllocatedOncePerRequest(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		response := post(h, request).Body.String()
 		runtime.ReadMemStats(&after)
-		if strings.Contains(response, "errors") {
+		if strings.Contains(response, "errors") != (name == invalid) {
 			t.Errorf("%s: the response has errors: %.300s", name, response)
 		}
 		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
@@ -109,8 +114,13 @@ func TestArgumentsChangedByAResolverDoNotAffectOtherRequests(t *testing.T) {
 }
 
 // The document is compiled for each type, but the arguments are the same for all that have no others.
-func TestArgumentsCountOnceForAllTypesOfAnInterface(t *testing.T) {
-	in := graphql.FieldConfigArgument{"in": {Type: listOf(graphql.Int)}}
+func TestTypesOfAnInterfaceShareArguments(t *testing.T) {
+	parsed := 0
+	number := graphql.NewScalar(graphql.ScalarConfig{Name: "Number", Serialize: graphql.Int.Serialize,
+		ParseValue:   graphql.Int.ParseValue,
+		ParseLiteral: func(v ast.Value) any { parsed++; return graphql.Int.ParseLiteral(v) },
+	})
+	in := graphql.FieldConfigArgument{"in": {Type: listOf(number)}}
 	sized := graphql.NewInterface(graphql.InterfaceConfig{
 		Name: "Sized", Fields: graphql.Fields{"size": {Type: graphql.Int, Args: in}},
 	})
@@ -149,5 +159,12 @@ func TestArgumentsCountOnceForAllTypesOfAnInterface(t *testing.T) {
 	}
 	if want := fmt.Sprintf(`"blocks":%d}`, 59*60/2); !strings.Contains(got, want) {
 		t.Errorf("got %s, want the sum of the costs of all types", got)
+	}
+	document := "query($n:Number){items{size(in:[1 1 $n])}}"
+	query(h, document, map[string]any{"n": 1})
+	parsed = 0
+	query(h, document, map[string]any{"n": 1})
+	if most := 2 * 2 * 4; parsed > most { // for the price and the calls, and there are four kinds of arguments
+		t.Errorf("a request with two literals beside a variable parses %d of them, want at most %d", parsed, most)
 	}
 }

@@ -36,12 +36,13 @@ func mulCapped(a, b int) int { return int(min(int64(a)*int64(b), unboundedCost))
 // A pricedField is a field with a cost that is computed for each request.
 type pricedField struct {
 	*field
-	same int // index in Plan.priced of the first field with the same call, whose price is the same
+	same  int // index in Plan.priced of the first field with the same call, whose price is the same
+	built int // index of the first field with the same arguments in memory, which may be one of another type
 }
 
 // A call is what the price of a field depends on.
 type call struct {
-	source *Field
+	source *Field // nil to find all fields with these arguments
 	args   *callArguments
 }
 
@@ -54,11 +55,18 @@ func (b *Bound) Cost() Cost {
 	cost := b.plan.fixedCost
 	var array [8]Cost // enough for most plans, so that prices need not be allocated
 	prices := array[:0]
+	var buffer [8]builtArgs
+	args := buffer[:0]
 	for i, f := range b.plan.priced {
+		if args = append(args, builtArgs{}); f.built < i {
+			args[i] = args[f.built]
+		} else {
+			args[i].Args, args[i].err = f.arguments(b, nil)
+		}
 		if f.same < i {
 			prices = append(prices, prices[f.same])
 		} else {
-			prices = append(prices, b.price(f.field))
+			prices = append(prices, f.price(args[i]))
 		}
 	}
 	for i, f := range b.plan.priced {
@@ -80,16 +88,21 @@ func (f *field) pricedParent() *field {
 	return f.info.pricedParent
 }
 
+// builtArgs are the arguments of a field, or the error that it returns instead of calling its resolver.
+type builtArgs struct {
+	Args
+	err *Error
+}
+
 // price returns the cost of f without the fields below it. Negative numbers in a cost from the host count as zero.
-func (b *Bound) price(f *field) Cost {
-	args, err := f.arguments(b, nil)
-	if err != nil {
-		return Cost{} // the resolver is not called
+func (f *field) price(args builtArgs) Cost {
+	if args.err != nil {
+		return Cost{}
 	}
 	if f.info == nil {
-		return f.source.Cost(args)
+		return f.source.Cost(args.Args)
 	}
-	c := f.source.Price(f.hostArgs(args))
+	c := f.source.Price(f.hostArgs(args.Args))
 	sane := func(n int) int { return min(max(n, 0), unboundedCost) }
 	return Cost{sane(c.Calls), sane(c.Blocks), sane(c.Items)}
 }
@@ -151,13 +164,14 @@ func (k *compiler) price(f *field) {
 }
 
 func (k *compiler) addPriced(f *field) {
-	same := len(k.plan.priced)
-	call := call{f.source, f.callArguments}
-	if first, ok := k.sharing.priced[call]; ok {
-		same = first
+	first := func(source *Field) int {
+		call := call{source, f.callArguments}
+		if _, ok := k.sharing.priced[call]; !ok {
+			k.sharing.priced[call] = len(k.plan.priced)
+		}
+		return k.sharing.priced[call]
 	}
-	k.sharing.priced[call] = same
-	k.plan.priced = append(k.plan.priced, pricedField{f, same})
+	k.plan.priced = append(k.plan.priced, pricedField{f, first(f.source), first(nil)})
 	k.plan.size += 2 * listedBytes
 }
 

@@ -258,35 +258,37 @@ func (f *field) hostArgs(args Args) map[string]any {
 	return named
 }
 
+// hostArguments are the arguments for a resolver of the host, or the error that replaces its result.
+type hostArguments struct {
+	named map[string]any
+	err   *Error
+}
+
 // hostArgs returns the arguments for a resolver of the host. The resolver may change them, because no other run
 // shares their lists and objects. Within a run, hostArgs builds them only once for all fields that share their
-// literals, such as the same field of each item in a list.
+// literals, such as the same field of each item in a list, even if they are invalid.
 func (r *run) hostArgs(f *field) (map[string]any, error) {
 	if len(f.info.arguments) == 0 {
 		return map[string]any{}, nil
 	}
-	var shared any // identifies the literals that fields share
-	if f.dynamic == nil {
-		shared = &f.constant[0]
-	} else {
-		shared = &f.dynamic[0]
-	}
-	known, ok := r.hostArguments[shared]
+	known, ok := r.hostArguments[f.callArguments]
 	if !ok {
-		args, err := f.arguments(r.Bound, nil)
-		if err != nil {
-			return nil, err
-		}
-		if f.dynamic == nil {
-			args = cloneArgs(args)
+		var args Args
+		if args, known.err = f.arguments(r.Bound, nil); known.err == nil {
+			if f.dynamic == nil {
+				args = cloneArgs(args)
+			}
+			known.named = f.hostArgs(args)
 		}
 		if r.hostArguments == nil {
-			r.hostArguments = map[any]map[string]any{}
+			r.hostArguments = map[*callArguments]hostArguments{}
 		}
-		known = f.hostArgs(args)
-		r.hostArguments[shared] = known
+		r.hostArguments[f.callArguments] = known
 	}
-	return maps.Clone(known), nil
+	if known.err != nil {
+		return nil, known.err
+	}
+	return maps.Clone(known.named), nil
 }
 
 func cloneArgs(args Args) Args { return cloneValue([]any(args)).([]any) }

@@ -20,7 +20,7 @@ type run struct {
 	args  Args // a buffer for the arguments of the field whose resolver runs
 	steps int  // fields appended since the last runtime.Gosched
 
-	hostArguments map[any]map[string]any // arguments of the host's fields; see hostArgs
+	hostArguments map[*callArguments]hostArguments // arguments of the host's fields; see hostArgs
 
 	dst        []byte
 	dataStart  int  // index of the response's data in dst

@@ -28,7 +28,8 @@ func hostFields() chaingql.SchemaExtension {
 		})})
 	count := &graphql.Field{Type: graphql.Int, Args: graphql.FieldConfigArgument{
 		"filter": {Type: filter}, "id": {Type: graphql.ID}, "pages": {Type: graphql.NewList(page)},
-		"rate": {Type: graphql.Float}, "rates": {Type: graphql.NewList(graphql.Float)}},
+		"limit": {Type: graphql.NewNonNull(graphql.Int), DefaultValue: 20}, "rate": {Type: graphql.Float},
+		"rates": {Type: graphql.NewList(graphql.Float)}},
 		Resolve: func(graphql.ResolveParams) (any, error) { return 1, nil }}
 	wallet := graphql.NewObject(graphql.ObjectConfig{Name: "Wallet", Fields: graphql.Fields{"transfers": count}})
 	wallets := &graphql.Field{Type: graphql.NewList(wallet),
@@ -100,6 +101,10 @@ func hostArguments() []attack {
 			times(45, "a#:wallets{transfers(filter:{and:[$f,$f,$f]})}"), objects(600)),
 		given("a literal with a variable for each price and item by 45 aliases", answered,
 			times(45, "a#:wallets{...W}")+"}fragment W on Wallet{transfers(filter:{and:["+literal+"$f]})", "{}"),
+		posted("null for an argument with a default value by 45 aliases", "200", func() string {
+			return `{"query":` + asJSON("query($n:Int){"+times(45, "a#:wallets{...W}")+
+				"}fragment W on Wallet{transfers(limit:$n filter:"+literal+")}") + `,"variables":{"n":null}}`
+		}),
 		doc("a default value for each item of a list by 45 aliases", answered,
 			"query($f:TransferFilter="+literal+"){"+times(45, "a#:wallets{transfers(filter:$f)}")+"}"),
 		given("a text of 100 kB for each item of a list", answered, times(45, "a#:wallets{transfers(filter:$f)}"),
