@@ -65,6 +65,7 @@ type conn struct {
 	keepAliveDue     bool             // a keep-alive must be written
 	pingDue          bool             // a ping must be written
 	waits            [paces]bool      // the turns for which the connection waits; not used for paceLive
+	emptyTurn        time.Duration    // when a turn of paceBehind last found nothing, on the Clock; 0 if none did
 	lostTurn         bool             // the connection had another writer when its last turn came
 	turn             pace             // the next gather calls Next only of operations with this pace or a faster one
 	ready            []*operation     // operations whose Next must be called, in this order

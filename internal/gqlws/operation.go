@@ -122,7 +122,9 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 		c.waitingQueries = append(c.waitingQueries, op)
 		c.startQueries()
 	} else {
-		c.streams++
+		if c.streams++; op.pace == paceBehind {
+			op.pace = c.startPace()
+		}
 		c.queueNext(op)
 	}
 	c.mu.Unlock()

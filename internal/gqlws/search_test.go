@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -230,6 +231,29 @@ func TestNewStreamDoesNotWaitForASearchOnItsSocket(t *testing.T) {
 	if c.gather(&b, batchSize); !bytes.HasPrefix(b, want) || search.calls > 0 {
 		t.Errorf("gathered %q after %d searches, want %q without a search", b, search.calls, want)
 	}
+}
+
+// A client may start a subscription that finds nothing again and again. It has a turn among the clients that catch up
+// once per second.
+func TestStreamThatStartsAfterAnEmptyTurnSearches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newSearchingConn(t, new(searcher))
+		first := c.ready[0]
+		starts := func(want pace) {
+			t.Helper()
+			if got := c.startPace(); got != want {
+				t.Errorf("a new stream has pace %d, want %d", got, want)
+			}
+		}
+		starts(paceBehind)
+		c.setPace(first, false, true, true) // in a turn to search
+		starts(paceBehind)
+		first.pace = paceBehind
+		c.setPace(first, false, true, true)
+		starts(paceSearching)
+		time.Sleep(emptyTurnPause)
+		starts(paceBehind)
+	})
 }
 
 // A client may start hundreds of subscriptions at once that find nothing. Only the first one has a turn among the

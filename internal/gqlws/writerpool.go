@@ -38,10 +38,22 @@ const (
 	paces                     // the number of paces
 )
 
+// emptyTurnPause is how long the new operations of a connection search after a turn of paceBehind that found nothing.
+const emptyTurnPause = time.Second
+
+// startPace returns the pace of a new operation that reads stored data. The caller must hold c.mu.
+func (c *conn) startPace() pace {
+	if c.emptyTurn != 0 && xsync.Clock(0) < c.emptyTurn+emptyTurnPause {
+		return paceSearching
+	}
+	return paceBehind
+}
+
 // setPace sets the pace of the operation after a call of Next that returned these results. While the page of a stream
 // has not arrived, the pace does not change. If nothing was found, the operations of the connection that have not found
-// anything yet search, too: otherwise a client that starts hundreds of them at once would have hundreds of turns among
-// the clients that catch up. Those that start later are not affected. The caller must hold c.mu.
+// anything yet search, too: otherwise a client that starts hundreds of them at once, or ends and starts them again and
+// again, would have hundreds of turns among the clients that catch up. Those that start a while later are not affected.
+// The caller must hold c.mu.
 func (c *conn) setPace(op *operation, found, more, behind bool) {
 	op.found = op.found || found
 	switch {
@@ -50,6 +62,9 @@ func (c *conn) setPace(op *operation, found, more, behind bool) {
 	case found:
 		op.pace = paceBehind
 	case more:
+		if op.pace == paceBehind {
+			c.emptyTurn = xsync.Clock(0)
+		}
 		op.pace = paceSearching
 		for _, o := range c.ops {
 			if o.pace == paceBehind && !o.found {
