@@ -126,9 +126,7 @@ func (c *chain) parse(cursor string) (plain string, gaps blocklog.ReportedGaps, 
 	return plain, gaps, nil
 }
 
-func invalidCursor() *plan.Error {
-	return &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput}
-}
+func invalidCursor() *plan.Error { return &plan.Error{Message: "Invalid cursor", Code: plan.CodeInput} }
 
 // parseBounds replaces the client's cursors in q with the Backend's cursors.
 func (c *chain) parseBounds(q *pageQuery) error {

@@ -82,42 +82,35 @@ func TestEventStreamsTakeTurnsToReadStoredBlocks(t *testing.T) {
 	}
 }
 
-func TestEventStreamsThatFindBlocksDoNotWaitForOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := twoTurns()
-		searching, _ := storedStreams(turns, 500, false)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		for _, s := range searching {
-			wg.Go(func() { s.read(3) })
-		}
-		time.Sleep(300 * time.Millisecond) // all have found nothing once
-		resumes, _ := storedStreams(turns, 1, true)
-		begun := time.Now()
-		resumes[0].read(3)
-		if took := time.Since(begun); took > 10*time.Millisecond {
-			t.Errorf("three turns took %s", took)
-		}
-	})
-}
-
-func TestFirstTurnsDoNotWaitForLaterOnes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turns := twoTurns()
-		others, _ := storedStreams(turns, 500, true)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		for _, s := range others {
-			wg.Go(func() { s.read(3) })
-		}
-		time.Sleep(600 * time.Millisecond) // all have found something once
-		resumes, _ := storedStreams(turns, 1, true)
-		begun := time.Now()
-		resumes[0].read(1)
-		if took := time.Since(begun); took > 10*time.Millisecond {
-			t.Errorf("the first turn took %s", took)
-		}
-	})
+func TestEventStreamsThatResumeDoNotWaitForOthers(t *testing.T) {
+	for _, others := range []struct {
+		name  string
+		found bool
+		once  time.Duration // after which all have had one turn
+		turns int           // of the stream that resumes
+	}{
+		{"that search", false, 300 * time.Millisecond, 3},
+		{"that find blocks", true, 600 * time.Millisecond, 1},
+	} {
+		t.Run(others.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := twoTurns()
+				streams, _ := storedStreams(turns, 500, others.found)
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				for _, s := range streams {
+					wg.Go(func() { s.read(3) })
+				}
+				time.Sleep(others.once)
+				resumes, _ := storedStreams(turns, 1, true)
+				begun := time.Now()
+				resumes[0].read(others.turns)
+				if took := time.Since(begun); took > 10*time.Millisecond {
+					t.Errorf("%d turns took %s", others.turns, took)
+				}
+			})
+		})
+	}
 }
 
 func TestEventStreamsThatEndDoNotReadFirst(t *testing.T) {

@@ -102,7 +102,7 @@ func TestHostFieldCostsAreComputedBeforeExecution(t *testing.T) {
 func TestAFragmentThatIsSpreadOftenIsPricedOnce(t *testing.T) {
 	opts, priced := pricedFields(), 0
 	args := graphql.FieldConfigArgument{"n": {Type: graphql.Int}, "in": {Type: listOf(graphql.Int)}}
-	item := newObject("Item", graphql.Fields{"of": {Type: graphql.Int, Args: args}, "all": {Type: graphql.Int}})
+	item := newObject("Item", graphql.Fields{"of": {Type: graphql.Int, Args: args}})
 	opts.Schema.Queries["items"] = &graphql.Field{Type: listOf(item)}
 	opts.Schema.Costs["Item.of"] = func(args map[string]any) chaingql.Cost {
 		priced++
