@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
+	"github.com/chaingql/chaingql/internal/plan"
 )
 
 func TestHandlerIgnoresReportedGapsInCursorsOfOtherHandlers(t *testing.T) {
@@ -71,10 +72,17 @@ func TestLongestCursorIsAcceptedAndLongerOnesAreNotSearched(t *testing.T) {
 		t.Errorf("the cursor %q of %d bytes is refused: %v", longest, len(longest), err)
 	}
 	long := c.cursor(strings.Repeat("c", 16<<20), 1)
+	chains := &chains{}
+	chains.newest.Store(c)
 	began := time.Now()
 	for range 50 {
 		if _, _, err := c.parse(long); err == nil || err.Code != "BAD_USER_INPUT" {
 			t.Fatalf("got %v, want an invalid cursor", err)
+		}
+		args := make(plan.Args, argMasterRange+1)
+		args[argAfter] = long
+		if (&resolvers{chains: chains}).onPage(args).(dependency).page {
+			t.Fatal("a page after such a cursor may be cached for ever")
 		}
 	}
 	if took := time.Since(began); took > 200*time.Millisecond {

@@ -42,7 +42,7 @@ func (r *resolvers) onPage(args plan.Args) any {
 		on.page = bounded && args[argMasterRange] == nil
 		for _, arg := range []int{argAfter, argBefore} {
 			cursor, ok := args[arg].(string)
-			on.page = on.page && (!ok || strings.Contains(cursor, suffix))
+			on.page = on.page && (!ok || len(cursor) <= maxClientCursor && strings.Contains(cursor, suffix))
 		}
 	}
 	if workchain, ok := args[argWorkchain].(int); ok {

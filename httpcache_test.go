@@ -163,12 +163,14 @@ func TestMatchingETagReceivesStatus304WithoutBackendCalls(t *testing.T) {
 			tag, status, _ := ask(document)
 			equal(t, document, status, 200)
 			tags[document] = tag
-			for _, shown := range []string{tag, `"x", ` + tag, "W/" + tag, " * "} {
+			for _, shown := range []string{tag, `"x", ` + tag, "W/" + tag} {
 				again, status, calls := ask(document, "If-None-Match", shown)
 				equal(t, document+" with "+shown, fmt.Sprint(status, again == tag, calls), "304 true 0")
 			}
-			_, status, _ = ask(document, "If-None-Match", `"x", *`)
-			equal(t, "another tag", status, 200)
+			for _, shown := range []string{`"x", *`, "*"} { // which confirms no response
+				_, status, _ = ask(document, "If-None-Match", shown)
+				equal(t, document+" with "+shown, status, 200)
+			}
 			_, status, _ = ask(document, "If-None-Match", tag, "Accept", graphqlType)
 			equal(t, "another media type", status, 200)
 			w := do(h, "HEAD", "/demo/graphql?query="+url.QueryEscape(document), "", "If-None-Match", tag)

@@ -96,17 +96,14 @@ func Send(w http.ResponseWriter, r *http.Request, status int, d *xsync.WriteDead
 	return err
 }
 
-// Matches reports whether an If-None-Match header contains the entity tag, by weak comparison, or is "*" (RFC 9110,
-// section 13.1.2). An empty tag matches nothing.
+// Matches reports whether an If-None-Match header contains the entity tag, by weak comparison (RFC 9110, section
+// 13.1.2). An empty tag matches nothing. Nor does "*", because before a query runs, nobody knows whether it has a
+// response that may be kept.
 func Matches(header http.Header, tag string) bool {
-	given := header["If-None-Match"]
-	if tag == "" || len(given) == 0 {
+	if tag == "" {
 		return false
 	}
-	if len(given) == 1 && strings.TrimSpace(given[0]) == "*" {
-		return true
-	}
-	for _, line := range given {
+	for _, line := range header["If-None-Match"] {
 		for known := range strings.SplitSeq(line, ",") {
 			if strings.TrimPrefix(strings.TrimSpace(known), "W/") == tag {
 				return true

@@ -201,5 +201,13 @@ func epochs() []attack {
 		all = append(all, doc(fmt.Sprintf("pages of another epoch by %d aliases", n), "200 EPOCH_CHANGED",
 			"{blockchain{"+times(n, `a#:blocks(first:1 after:"`+known+`~other#"){edges{cursor}}`)+"}}"))
 	}
+	for _, method := range []string{"POST", "QUERY"} {
+		all = append(all, attack{name: method + " with 625 pages between cursors of 120 kB", want: fieldError,
+			within: usual, cpu: documentCPU, do: func(s *target) (outcome, error) {
+				return s.send(request(method, path, `{"query":"query($c:String){`+times(25, "a#:blockchain{...F}")+
+					`}fragment F on BlockchainQuery{`+times(25, "b#:blocks(last:1 after:$c before:$c){__typename}")+
+					`}","variables":{"c":"`+strings.Repeat("~"+epoch[:5]+"aa", 15_000)+"~"+epoch+`"}}`))
+			}})
+	}
 	return all
 }
