@@ -72,7 +72,7 @@ release:
 workflow:
 	go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.9
 
-# Compares chaingql with other servers in about six minutes. The tables are stored in
+# Compares chaingql with other servers in about fifteen minutes. The tables are stored in
 # test/bench/RESULTS.md.
 bench:
 	cd test/bench/node && npm ci --no-audit --no-fund

@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		err = client(os.Args[2:])
 	case "inprocess":
 		err = measureInProcess(os.Args[2:])
+	case "floods":
+		err = measureFloods(os.Args[2:])
 	default:
 		os.Exit(m.Run())
 	}

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -69,44 +67,23 @@ func processors(n int) (undo func()) {
 	return func() { runtime.GOMAXPROCS(before) }
 }
 
-// inProcess measures the cost of a query without a network connection, with one processor and with two. It measures in
-// several processes, because the ratios differ more between processes than between the rounds of one.
+// inProcess measures the cost of a query without a network connection, with one processor and with two.
 func inProcess(ctx context.Context, size sizes, r *report) error {
 	for _, n := range []int{1, 2} {
-		var all []map[string]costs
-		for range size.processes {
-			got, err := inProcessOn(ctx, n, size)
-			if err != nil {
-				return err
-			}
-			all = append(all, got)
+		all, err := inProcesses(ctx, size, "inprocess", n)
+		if err != nil {
+			return err
 		}
 		reportInProcess(n, all, r)
 	}
 	return nil
 }
 
-// inProcessOn measures n concurrent callers with n processors in a process of its own. It returns the costs of each
-// query.
-func inProcessOn(ctx context.Context, n int, size sizes) (got map[string]costs, err error) {
-	rounds := (size.rounds + size.processes - 1) / size.processes
-	p, err := startSelf(ctx, "inprocess", fmt.Sprint(n), fmt.Sprint(rounds), size.slice.String())
-	if err != nil {
-		return nil, err
-	}
-	defer p.stop()
-	return got, p.receive(&got)
-}
-
-// measureInProcess is the process that inProcessOn starts. It prints the costs.
+// measureInProcess is a process of inProcesses. It measures n concurrent callers with n processors, and prints the
+// costs by query.
 func measureInProcess(args []string) error {
-	if len(args) != 3 {
-		return errors.New("inprocess needs three arguments: the numbers of processors and rounds, and a duration")
-	}
-	n, wrong1 := strconv.Atoi(args[0])
-	rounds, wrong2 := strconv.Atoi(args[1])
-	slice, wrong3 := time.ParseDuration(args[2])
-	if err := errors.Join(wrong1, wrong2, wrong3); err != nil {
+	rounds, slice, n, err := measuring(args)
+	if err != nil {
 		return err
 	}
 	runtime.GOMAXPROCS(n)
@@ -148,23 +125,17 @@ func reportInProcess(n int, processes []map[string]costs, r *report) {
 	}
 	t := r.table(title+": CPU per query (µs)", append([]string{"query"}, goPeers...)...)
 	for _, q := range queries {
-		// each returns the median over the processes of a figure that f computes for one.
-		each := func(f func(costs) float64) float64 {
-			var all []float64
-			for _, got := range processes {
-				all = append(all, f(got[q.name]))
-			}
-			return median(all)
-		}
 		row := []string{q.name}
 		for _, peer := range goPeers {
-			row = append(row, fmt.Sprintf("%.2f", each(func(c costs) float64 { return c.median(peer) })))
+			row = append(row, fmt.Sprintf("%.2f", overProcesses(processes, q.name, func(c costs) float64 {
+				return c.median(peer)
+			})))
 		}
 		t.add(row...)
 		for _, peer := range []string{gqlgenGo, handmade} {
 			if target := targets[peer][q.name]; target > 0 {
 				r.atLeast(fmt.Sprintf("in process, %d × CPU, %s: CPU of %s over ours", n, q.name, peer),
-					each(func(c costs) float64 { return c.ratio(peer, own) }), target)
+					overProcesses(processes, q.name, func(c costs) float64 { return c.ratio(peer, own) }), target)
 			}
 		}
 	}
@@ -265,7 +236,7 @@ func allocated(n int, f func(int)) (count, bytes float64) {
 // sizes determine the amount of work in each part.
 type sizes struct {
 	rounds      int           // number of rounds
-	processes   int           // number of processes that share the rounds in process
+	processes   int           // number of processes that share the rounds, if one is not enough
 	slice       time.Duration // time for one contender in one round in process
 	calls       int           // number of calls whose allocations are counted
 	load        time.Duration // time for one contender in one round over loopback

@@ -54,7 +54,7 @@ var parts = []part{
 
 // full holds the sizes that RESULTS.md was measured with.
 var full = sizes{
-	rounds: 15, processes: 5, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
+	rounds: 15, processes: 9, slice: 60 * time.Millisecond, calls: 2000, load: 500 * time.Millisecond, connections: 64,
 	subscribers: 10_000, blocks: 15, bursts: 5, steady: 5000, growth: []int{100, 1000, 5000, 15_000},
 	plans: []int{10, 1000, 100_000}, short: 250_000, long: 20_000, windows: []int{1024, 65_536}, stored: 1_000_000,
 }
@@ -79,6 +79,8 @@ func main() {
 		err = client(os.Args[2:])
 	case "inprocess":
 		err = measureInProcess(os.Args[2:])
+	case "floods":
+		err = measureFloods(os.Args[2:])
 	case "sdl": // prints schema.graphql
 		_, err = fmt.Print(chaingql.New(memchain.New(), settings(nil)).SDL())
 	default:

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,7 +25,7 @@ func plans(ctx context.Context, size sizes, r *report) error {
 	if err := cached(ctx, s, size, r); err != nil {
 		return err
 	}
-	if err := repeated(ctx, s, size, r); err != nil {
+	if err := repeated(ctx, size, r); err != nil {
 		return err
 	}
 	t := r.table(fmt.Sprintf("Floods of documents, with a cache limit of %d MB",
@@ -92,50 +94,77 @@ func cached(ctx context.Context, s *source.Source, size sizes, r *report) error 
 	return nil
 }
 
-// repeated measures queries after floods of documents that evict their plans, or that differ from them only in a
-// literal and therefore share a plan with them.
-func repeated(ctx context.Context, s *source.Source, size sizes, r *report) error {
-	similar := func(i int) []byte {
-		return fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:%d){edges{node{%s}}}}}"}`, i,
-			blockFields)
+// floods are what reaches a server between two measurements of a query: nothing, documents that differ from the query
+// only in a literal and therefore share a plan with it, or documents that evict its plan.
+var floods = []struct {
+	name string
+	body func(i int) []byte
+}{{"none", nil}, {"of its form", similar}, {"of other forms", short}}
+
+// flooded are the queries that are measured after floods.
+var flooded = []query{{name: "latest", body: similar(1)}, queries[0]}
+
+// similar returns a request that differs from those for other i in a literal.
+func similar(i int) []byte {
+	return fmt.Appendf(nil, `{"query":"{blockchain{blocks(workchain:-1,last:%d){edges{node{%s}}}}}"}`, i, blockFields)
+}
+
+// repeated measures queries after floods of documents.
+func repeated(ctx context.Context, size sizes, r *report) error {
+	processes, err := inProcesses(ctx, size, "floods", size.short/10)
+	if err != nil {
+		return err
 	}
-	floods := []struct {
-		name string
-		body func(i int) []byte
-	}{{"none", nil}, {"of its form", similar}, {"of other forms", short}}
-	for _, q := range []query{{name: "latest", body: similar(1)}, queries[0]} {
+	for _, q := range flooded {
+		for _, f := range floods[1:] {
+			r.atMost(q.name+": CPU after a flood of documents "+f.name+", against before",
+				overProcesses(processes, q.name, func(c costs) float64 { return c.ratio(f.name, "none") }), maxGrowth)
+		}
+	}
+	return nil
+}
+
+// measureFloods is a process of inProcesses. It measures the queries after floods of n documents, and prints the costs
+// by query.
+func measureFloods(args []string) error {
+	rounds, slice, n, err := measuring(args)
+	if err != nil {
+		return err
+	}
+	runtime.GOMAXPROCS(1)
+	s, err := source.New()
+	if err != nil {
+		return err
+	}
+	got := map[string]costs{}
+	for _, q := range flooded {
 		var contenders []contender
 		for _, f := range floods {
 			h, err := open(own, s, false, nil)
 			if err != nil {
 				return err
 			}
-			c := newCaller(ctx, h)
+			c := newCaller(context.Background(), h)
 			call := func(int) { c.call(q.body) }
 			if f.name != "of its form" { // otherwise the query shares the plan of a document of the flood
 				call(0)
 			}
-			for i := 0; f.body != nil && i < size.short/10; i++ {
+			for i := 0; f.body != nil && i < n; i++ {
 				c.call(f.body(i + 2))
 			}
 			if _, err := respond(h, q.body); err != nil {
 				return err
 			}
-			n := callsIn(size.slice, call)
+			count := callsIn(slice, call)
 			contenders = append(contenders, contender{f.name, func() (float64, error) {
-				return cpuPerCall(n, call), nil
+				return cpuPerCall(count, call), nil
 			}})
 		}
-		got, err := alternate(ctx, size.rounds, contenders)
-		if err != nil {
+		if got[q.name], err = alternate(context.Background(), rounds, contenders); err != nil {
 			return err
 		}
-		for _, f := range floods[1:] {
-			r.atMost(q.name+": CPU after a flood of documents "+f.name+", against before", got.ratio(f.name, "none"),
-				maxGrowth)
-		}
 	}
-	return nil
+	return json.NewEncoder(os.Stdout).Encode(got)
 }
 
 // cachedName returns the name of the contender that has the given number of cached plans and uses the first

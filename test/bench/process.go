@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"time"
 
 	"github.com/chaingql/chaingql/test/bench/source"
@@ -49,6 +50,48 @@ func startSelf(ctx context.Context, args ...string) (*process, error) {
 		return nil, err
 	}
 	return start(ctx, self, args...)
+}
+
+// inProcesses runs a command of this program in several processes, one after another, and divides the rounds among
+// them: some ratios differ more between processes than between the rounds of one. Each process prints its costs by
+// query.
+func inProcesses(ctx context.Context, size sizes, command string, n int) ([]map[string]costs, error) {
+	rounds := (size.rounds + size.processes - 1) / size.processes
+	var all []map[string]costs
+	for range size.processes {
+		p, err := startSelf(ctx, command, fmt.Sprint(rounds), size.slice.String(), fmt.Sprint(n))
+		if err != nil {
+			return nil, err
+		}
+		var got map[string]costs
+		err = p.receive(&got)
+		p.stop()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, got)
+	}
+	return all, nil
+}
+
+// measuring returns the arguments that inProcesses passes.
+func measuring(args []string) (rounds int, slice time.Duration, n int, err error) {
+	if len(args) != 3 {
+		return 0, 0, 0, errors.New("needs three arguments: the number of rounds, a duration, and a number")
+	}
+	rounds, wrong1 := strconv.Atoi(args[0])
+	slice, wrong2 := time.ParseDuration(args[1])
+	n, wrong3 := strconv.Atoi(args[2])
+	return rounds, slice, n, errors.Join(wrong1, wrong2, wrong3)
+}
+
+// overProcesses returns the median over the processes of a figure that f computes from the costs of a query.
+func overProcesses(processes []map[string]costs, query string, f func(costs) float64) float64 {
+	var all []float64
+	for _, got := range processes {
+		all = append(all, f(got[query]))
+	}
+	return median(all)
 }
 
 // send sends a command.
