@@ -101,7 +101,7 @@ func (b *Backend) trackHead(ctx context.Context, l *followConn) *headTracker {
 		defer checking.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		checking.Go(func() { b.checkOthers(ctx) })
+		checking.Go(func() { b.checkOthers(ctx, l) })
 		for seqNo := head.SeqNo; ; {
 			if t.err = b.await(ctx, l, seqNo+1); t.err != nil {
 				return
@@ -113,27 +113,32 @@ func (b *Backend) trackHead(ctx context.Context, l *followConn) *headTracker {
 	return t
 }
 
-// checkOthers asks, four times per timeout, one of the servers that are not preferred for its newest block.
-// Otherwise a preferred server that reports each new block late would delay all blocks. checkOthers returns when
-// ctx is done.
-func (b *Backend) checkOthers(ctx context.Context) {
-	set := b.servers
-	if len(set.all) == 1 {
+// checkOthers asks, four times per timeout, one of the servers other than that of l for its newest block. Otherwise a
+// server that reports each new block late would delay all blocks. checkOthers does not wait for a response before it
+// asks the next server. It returns when ctx is done.
+func (b *Backend) checkOthers(ctx context.Context, l *followConn) {
+	n := len(b.servers.all)
+	if n == 1 {
 		return
 	}
+	var checks sync.WaitGroup
+	defer checks.Wait()
 	ticker := time.NewTicker(b.opts.Timeout / 4)
 	defer ticker.Stop()
-	for i := uint32(0); ; i++ {
+	for place := int(l.place.Load()); ; {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		n := uint32(len(set.all))
-		place := (set.preferred.Load() + 1 + i%(n-1)) % n
-		if b.overtakes(ctx, int(place)) {
-			set.preferred.Store(place)
+		if place = (place + 1) % n; place == int(l.place.Load()) {
+			place = (place + 1) % n
 		}
+		checks.Go(func() {
+			if b.overtakes(ctx, place) {
+				b.servers.preferred.Store(uint32(place))
+			}
+		})
 	}
 }
 
@@ -177,7 +182,7 @@ func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint3
 }
 
 // await waits until the head has at least the given seq_no. It asks the preferred server. If that
-// server fails or has no new block in time, await switches to another one, which becomes the
+// server fails or does not wait for the block, await switches to another one, which becomes the
 // preferred server when it announces a block. If proofs take so long that the server already has the
 // block, await moves the head to the newest one.
 func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
@@ -189,7 +194,7 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 		case head.SeqNo+1 < seqNo:
 			return errDropped
 		}
-		if preferred := int(b.servers.preferred.Load()); preferred != l.place && !l.switched {
+		if preferred := int(b.servers.preferred.Load()); preferred != int(l.place.Load()) && !l.switched {
 			_ = l.use(ctx, preferred) // if it fails, l keeps its server
 		}
 		begin := time.Now()
@@ -208,7 +213,7 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 				l.server.succeeded(nil)
 				l.delayed = time.Since(begin) >= minPollInterval
 				if l.switched { // the preferred server may not have the block
-					b.servers.preferred.Store(uint32(l.place))
+					b.servers.preferred.Store(uint32(l.place.Load()))
 					l.switched = false
 				}
 				return nil
@@ -227,7 +232,10 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 		if b.opts.Unproven && ctx.Err() == nil && b.dropHead(ctx) {
 			continue
 		}
-		if err := l.switchServer(ctx, err); err != nil {
+		if errors.Is(err, errNoNewBlock) && time.Since(begin) >= b.opts.Timeout/2 && ctx.Err() == nil {
+			continue // the server works; checkOthers finds the servers that have a new block
+		}
+		if err := l.switchServer(ctx, err, moved); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -13,10 +14,10 @@ import (
 // A followConn is the connection on which Follow waits for new masterchain blocks.
 type followConn struct {
 	servers  *servers
-	place    int // index of server in servers.all
+	place    atomic.Int32 // index of server in servers.all, or -1 while switchServer looks for another one
 	server   *server
 	client   *lite.Client
-	switched bool // the preferred server failed or had no new block
+	switched bool // the preferred server failed
 	delayed  bool // the last proof took longer than minPollInterval
 }
 
@@ -57,7 +58,8 @@ func (l *followConn) use(ctx context.Context, place int) error {
 		defer cancel()
 		var client *lite.Client
 		if client, err = s.connect(own, l.servers.ctx, &l.servers.group); err == nil {
-			l.place, l.server, l.client = place, s, client
+			l.server, l.client = s, client
+			l.place.Store(int32(place))
 			return nil
 		}
 		if ctx.Err() == nil {
@@ -69,21 +71,41 @@ func (l *followConn) use(ctx context.Context, place int) error {
 
 // switchServer connects to the next server that works. The argument why is the error that caused
 // the switch. If no other server works, switchServer returns this error. However, if the error is
-// errNoNewBlock, switchServer keeps the current server and returns nil.
-func (l *followConn) switchServer(ctx context.Context, why error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	for i := 1; i < len(l.servers.all); i++ {
-		if l.use(ctx, (l.place+i)%len(l.servers.all)) == nil {
+// errNoNewBlock, or if moved is closed meanwhile, switchServer keeps the current server and returns nil.
+func (l *followConn) switchServer(ctx context.Context, why error, moved <-chan struct{}) error {
+	own, stop := until(ctx, moved)
+	defer stop()
+	from := l.place.Swap(-1)
+	for i := 1; i < len(l.servers.all) && own.Err() == nil; i++ {
+		if l.use(own, (int(from)+i)%len(l.servers.all)) == nil {
 			l.switched = true
 			return nil
 		}
 	}
-	if errors.Is(why, errNoNewBlock) {
-		return nil
+	l.place.Store(from)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case own.Err() != nil:
+		l.switched = false
+	case !errors.Is(why, errNoNewBlock):
+		return why
 	}
-	return why
+	return nil
+}
+
+// until returns a context that is canceled when done is closed. The caller must call stop.
+func until(ctx context.Context, done <-chan struct{}) (own context.Context, stop func()) {
+	own, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-done:
+			cancel()
+		case <-own.Done():
+		}
+	})
+	return own, func() { cancel(); watching.Wait() }
 }
 
 // wait asks the server to respond when it has the masterchain block with the given seq_no, and
@@ -91,16 +113,9 @@ func (l *followConn) switchServer(ctx context.Context, why error) error {
 func (l *followConn) wait(ctx context.Context, seqNo uint32, moved <-chan struct{}) (id lite.BlockID, err error) {
 	patience, begin := l.servers.opts.Timeout, time.Now()
 	own, cancel := context.WithTimeout(ctx, 2*patience)
-	var watching sync.WaitGroup
-	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() {
-		select {
-		case <-moved:
-			cancel()
-		case <-own.Done():
-		}
-	})
+	own, stop := until(own, moved)
+	defer stop()
 	answer, err := l.client.Ask(own, lite.Wait{
 		SeqNo: seqNo, Timeout: uint32(patience.Milliseconds()),
 		Then: lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo},
