@@ -39,6 +39,7 @@ var (
 type servers struct {
 	all       []*server
 	preferred atomic.Uint32 // index of the preferred server
+	head      atomic.Uint32 // seq_no of the Backend's head
 	opts      Options
 	ctx       context.Context // canceled by close
 	cancel    context.CancelFunc
@@ -181,7 +182,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
 			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
-				hope = hope || s.mayReach(wait.SeqNo)
+				hope = hope || s.mayReach(wait.SeqNo, set.head.Load())
 				if useOf(ctx) == forBalance { // one after the other, servers that lag would use up the time of the call
 					h.limit = len(order)
 				}

@@ -42,6 +42,7 @@ func (b *Backend) setHead(id lite.BlockID) {
 	defer b.mu.Unlock()
 	if id.SeqNo > b.head.SeqNo {
 		b.head = id
+		b.servers.head.Store(id.SeqNo)
 		b.heads = append(b.heads, acceptedHead{id, time.Now()})
 		n := max(0, len(b.heads)-maxHeads)
 		for n+1 < len(b.heads) && b.passed(b.heads[n+1]) {

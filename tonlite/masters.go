@@ -90,6 +90,7 @@ func (b *Backend) dropHead(ctx context.Context) bool {
 		return false
 	}
 	b.head, b.heads, b.oldest, b.gone, b.complete = lite.BlockID{}, nil, 0, 0, 0
+	b.servers.head.Store(0)
 	b.masters.clear()
 	b.steps.clear()
 	b.opts.Logger.Warn("newest masterchain block dropped, because no lite server has it; reading the newest again",

@@ -148,12 +148,12 @@ func (s *server) announce(head uint32) {
 }
 
 // mayReach reports whether it is plausible that the server only lags if it does not have the masterchain block with the
-// given seq_no: the server is not far behind that block, and receives new blocks. A server that is stuck, or that has
+// given seq_no: the server is not far behind the head, and receives new blocks. A server that is stuck, or that has
 // announced a later block, does not lag.
-func (s *server) mayReach(seqNo uint32) bool {
+func (s *server) mayReach(seqNo, head uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.head < seqNo && seqNo-s.head <= maxLag && time.Since(s.moved) < time.Minute
+	return s.head < seqNo && max(seqNo, head)-s.head <= maxLag && time.Since(s.moved) < time.Minute
 }
 
 // lags records that the server responded that it does not have a block yet.

@@ -37,6 +37,28 @@ func TestStuckServerDoesNotHideTheEndOfTheHistory(t *testing.T) {
 	}
 }
 
+// A server that receives new blocks, but is a hundred of them behind, does not lag either.
+func TestServerFarBehindDoesNotHideTheEndOfTheHistory(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(320)
+		s, behind := m.start(chain), m.start(chain)
+		s.Advance(300)
+		s.Forget(220)
+		behind.Advance(200)
+		behind.Forget(200)
+		b := m.open(s.Config(behind), nil)
+		b.Prefer(0)
+		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 5, After: cursor(210)})
+		if !errors.Is(err, chaingql.ErrCursorTooOld) {
+			t.Errorf("a page after an old block returned error %v, want ErrCursorTooOld", err)
+		}
+		page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 50, Before: cursor(223)})
+		if err != nil || len(page) == 0 {
+			t.Errorf("the oldest page has %d blocks and error %v", len(page), err)
+		}
+	})
+}
+
 // A server that fails may have blocks that others do not have, so it may hide the end of the history, but only for a
 // minute. It works otherwise.
 func TestFailingServerHidesTheEndOfTheHistoryForAMinute(t *testing.T) {
