@@ -98,8 +98,7 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 		return 0, err
 	}
 	tooFar := false
-	q := lite.LookupBlock{Workchain: want.Workchain, Shard: want.Shard, SeqNo: want.SeqNo}
-	err = s.servers.askIn(ctx, s.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
+	check := func(ctx context.Context, answer lite.Message) error {
 		a, ok := answer.(lite.BlockHeader)
 		if !ok || a.ID.Workchain != want.Workchain || a.ID.SeqNo != want.SeqNo ||
 			!lite.Overlap(a.ID.Shard, want.Shard) {
@@ -120,7 +119,11 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 			return nil
 		}
 		return err
-	})
+	}
+	q := lite.LookupBlock{Workchain: want.Workchain, Shard: want.Shard, SeqNo: want.SeqNo}
+	if err = s.servers.askIn(ctx, s.servers.order(), q, check); errors.Is(err, errMissing) { // the servers may lag
+		err = s.servers.askIn(ctx, s.servers.order(), s.servers.after(head.SeqNo, q), check)
+	}
 	switch {
 	case err != nil:
 		return 0, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite"
@@ -195,4 +196,36 @@ func TestClientsFindOldBlocksByNumberAndTime(t *testing.T) {
 			t.Errorf("%s: got response %s, want %s", query, w.Body, want)
 		}
 	}
+}
+
+// TestBlockBySeqNoDoesNotTrustTheServerAhead lets one server have each block two seconds before the other one, and deny
+// lookups of shard blocks.
+func TestBlockBySeqNoDoesNotTrustTheServerAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(31)
+		ahead, other := m.start(chain), m.start(chain)
+		ahead.Advance(20)
+		other.Advance(20)
+		b := m.open(ahead.Config(other), nil)
+		b.Prefer(0)
+		ahead.SetLie(liteservertest.Unlisted)
+		following(t, b, cursor(19))
+		for seqNo := uint32(21); seqNo <= 30; seqNo++ {
+			ahead.Advance(seqNo)
+			for range 4 {
+				time.Sleep(500 * time.Millisecond)
+				for _, want := range upTo(chain, seqNo) {
+					if want.Cursor <= cursor(seqNo-1) {
+						continue
+					}
+					got, err := b.BlockBySeqNo(t.Context(), want.Workchain, want.Shard, want.SeqNo)
+					if err == nil && got != want || err != nil && !errors.Is(err, chaingql.ErrUnavailable) {
+						t.Errorf("block %s: got %+v and error %v", want.Cursor, got, err)
+					}
+				}
+			}
+			other.Advance(seqNo)
+			time.Sleep(2 * time.Second)
+		}
+	})
 }

@@ -74,9 +74,10 @@ const (
 	Flood
 	// WrongKind sends the response to another kind of query.
 	WrongKind
-	// FalseIDs answers lookups of masterchain blocks by seq_no with ids of blocks that nobody has. Lookups of multiples
-	// of four are answered truthfully.
+	// FalseIDs answers lookups of masterchain blocks, except multiples of four, with ids of blocks that nobody has.
 	FalseIDs
+	// Unlisted denies having shard blocks that are looked up by seq_no.
+	Unlisted
 )
 
 // apply returns the response that the Server sends to q. a is the true response.
@@ -111,6 +112,8 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 			a.ID, _ = c.forge(a.ID)
 		case looked && l == FalseIDs && a.ID.Workchain == masterchain && a.ID.SeqNo%4 != 0:
 			a.ID.Root[0]++
+		case looked && l == Unlisted && a.ID.Workchain != masterchain:
+			return lite.Error{Code: lite.CodeNotFound, Message: errMissing.Error()}
 		case looked && l == FalseCreation && a.ID.Workchain != masterchain:
 			last, _ := c.master(c.last)
 			root := c.blocks[a.ID].root
