@@ -127,6 +127,44 @@ func TestFollowWaitsForShardBlocksOfTheOthers(t *testing.T) {
 	})
 }
 
+// TestFollowDoesNotWaitForServerThatWithholdsTheHead lets a server announce and prove each block half a second
+// before the other one, and deny after seconds that it has the block.
+func TestFollowDoesNotWaitForServerThatWithholdsTheHead(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(40)
+		ahead, other := m.start(chain), m.start(chain)
+		ahead.Advance(20)
+		other.Advance(20)
+		b := m.open(ahead.Config(other), nil)
+		b.Prefer(0)
+		ahead.DelayMissing(4900 * time.Millisecond)
+		begin := time.Now()
+		for block, err := range b.Follow(t.Context(), cursor(19)) {
+			if err != nil {
+				t.Fatalf("Follow ends with error %v", err)
+			}
+			if block.Workchain != -1 {
+				continue
+			}
+			if took := time.Since(begin); took > time.Second && block.SeqNo > 20 {
+				t.Errorf("block %d took %v", block.SeqNo, took)
+			}
+			if block.SeqNo == 40 {
+				break
+			}
+			time.Sleep(3 * time.Second)
+			b.Prefer(0)
+			ahead.SetLie(liteservertest.Withheld)
+			begin = time.Now()
+			ahead.Advance(block.SeqNo + 1)
+			time.AfterFunc(500*time.Millisecond, func() {
+				other.Advance(block.SeqNo + 1)
+				ahead.SetLie(liteservertest.Truth)
+			})
+		}
+	})
+}
+
 // TestBalanceIsReadAlthoughManyServersLag lets a server announce each block two blocks before six others, and reject
 // queries for accounts.
 func TestBalanceIsReadAlthoughManyServersLag(t *testing.T) {

@@ -268,9 +268,13 @@ func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {
 }
 
 // master reads the masterchain block with the given id. The id contains a hash, with which master
-// verifies the block.
+// verifies the block. Servers that lag wait for the head, because the server that announced it may withhold it.
 func (b *Backend) master(ctx context.Context, id lite.BlockID) (m *master, err error) {
-	err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
+	var q lite.Message = lite.GetBlock{ID: id}
+	if head, _ := b.knownHead(); id == head {
+		q = b.servers.after(id.SeqNo, q)
+	}
+	err = b.servers.ask(ctx, q, func(answer lite.Message) error {
 		return b.servers.parse(ctx, func() error {
 			h, tops, err := parseBlock(answer, id, true)
 			if err != nil {
