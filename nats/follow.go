@@ -194,7 +194,8 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 		case err != nil:
 			return false, err
 		}
-		if seq <= l.seen { // a consumer on a lagging server may begin too early
+		before := l.seen
+		if seq <= before { // a consumer on a lagging server may begin too early
 			continue
 		}
 		blocks, err := l.add(r.b.names.decode(seq, m.Subject, m.Data))
@@ -208,9 +209,9 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 			return false, errSkipped
 		case err != nil:
 			return false, err
-		case l.gap && l.lastStray != nil: // if no messages were removed, some were lost in transit
-			_, first, _, err := r.b.messageFrom(ctx, r.at.seq+1)
-			if err != nil || first == r.at.seq+1 {
+		case len(blocks) == 0 && r.b.skip(before+1) < seq: // messages were removed from the stream, or lost in transit
+			next, _, err := r.b.block(ctx, getRequest{Seq: before + 1, Next: r.b.names.all()})
+			if err != nil || next.seq != seq {
 				return false, cmp.Or(err, errSkipped)
 			}
 		}

@@ -75,3 +75,45 @@ func TestFollowYieldsLastBlockThatWasLostInTransit(t *testing.T) {
 		t.Errorf("the server sent the last block %d times, want at least 2", n)
 	}
 }
+
+// TestFollowYieldsBlockThatWasLostInTransitAmongStrayMessages drops a block between stray messages on its way to
+// Follow. No later block shows that it is missing.
+func TestFollowYieldsBlockThatWasLostInTransitAmongStrayMessages(t *testing.T) {
+	all := numbered(101, 110)
+	for _, row := range []struct{ name, stray string }{
+		{"undecodable", "junk"},
+		{"decodable", string(payloadOf(&all[0]))},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s, ctx := newBroker(t), context.Background()
+			w, js := writer(t, open(t, s.ClientURL(), (&logbook{}).options())), raw(t, s.ClientURL())
+			publish := func(n int) {
+				for range n {
+					if _, err := js.Publish(ctx, subjectOf(&all[0]), []byte(row.stray)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := w.Append(ctx, all[:9]...); err != nil {
+				t.Fatal(err)
+			}
+			publish(4)
+			if err := w.Append(ctx, all[9]); err != nil {
+				t.Fatal(err)
+			}
+			publish(1)
+			last := []byte(`"cursor":"` + string(all[9].Cursor) + `"`)
+			var lost atomic.Int64
+			opts := (&logbook{}).options()
+			opts.Connect = []nats.Option{nats.SetCustomDialer(lossyDialer(func(message []byte) bool {
+				return bytes.Contains(message, []byte("$JS.ACK.")) && bytes.Contains(message, last) && lost.Add(1) == 1
+			}))}
+			r := follow(t, open(t, s.ClientURL(), opts), "")
+			r.expect(all)
+			if n := lost.Load(); n < 2 {
+				t.Errorf("the server sent the last block %d times, want at least 2", n)
+			}
+		})
+	}
+}
