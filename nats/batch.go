@@ -155,6 +155,9 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit 
 	if err == nil && l != nil && l.forked && l.gap && len(got) < limit {
 		err = b.checkGap(ctx, *l)
 	}
+	if err == nil && l != nil && l.orphan && len(got) < limit {
+		err = b.checkOrphan(ctx, l)
+	}
 	if _, seen := b.survey.snapshot(); err == nil && l != nil && l.seen > seen+window {
 		_, _, _, err = b.tail(ctx) // extends the survey, so that the next page skips the strays among these messages
 	}

@@ -152,11 +152,17 @@ func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 	}
 	there, err := r.b.present(ctx, r.at)
 	if err == nil && !there {
-		r.at.linked = false // if all blocks expired, the next one names no predecessor
 		err = r.b.checkNotPruned(ctx, r.at)
 	}
-	if err != nil {
-		return false, err
+	if err == nil && !there && r.at.linked { // if all blocks expired, the next one names no predecessor
+		var next []stored
+		if next, err = r.b.chain(ctx, &r.at, r.at.seq+1, maxSeq, 1); len(next) > 0 {
+			r.fresh = false
+			stopped = !r.deliver(next[0])
+		}
+	}
+	if stopped || err != nil {
+		return stopped, err
 	}
 	l := &linker{b: r.b, at: r.at, seen: r.at.seq}
 	for due := uint64(0); ; {
@@ -185,6 +191,11 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 	listening, cancel := context.WithTimeout(ctx, probeInterval)
 	defer cancel()
 	for {
+		if l.orphan && len(messages.answers) == 0 {
+			if err := r.b.checkOrphan(ctx, l); err != nil {
+				return false, err
+			}
+		}
 		m, seq, err := messages.next(listening)
 		switch {
 		case ctx.Err() != nil:

@@ -28,6 +28,7 @@ type linker struct {
 	seen        uint64  // sequence number of the last message
 	gap         bool    // whether messages after the newest block were removed from the stream
 	lastStray   *stored // the last message that is not a block
+	orphan      bool    // whether a message without a predecessor arrived: a block if the newest block has expired
 	forked      bool    // whether lastStray is the predecessor of a message: both may be of another chain
 	forkIsStray bool    // whether messages of another chain are strays, because the newest block still exists
 	ignoreForks bool    // whether add skips messages of another chain instead of returning an error
@@ -56,10 +57,12 @@ func (l *linker) add(s stored) ([]stored, error) {
 	case l.at.admits(&s) && s.prev == nil && l.gap:
 		return nil, errMissing
 	case l.at.admits(&s) && !tooFar(l.at.cursor, s.block.Cursor):
-		l.at, l.gap, l.lastStray, l.forked, l.forkIsStray = s.place(), false, nil, false, false
+		*l = linker{b: l.b, at: s.place(), seen: s.seq, ignoreForks: l.ignoreForks}
 		return []stored{s}, nil
 	}
 	l.lastStray = &s
+	l.orphan = l.orphan || l.at.linked && s.prev == nil && s.block.Cursor > l.at.cursor && !s.isOlder(l.at.epoch) &&
+		!tooFar(l.at.cursor, s.block.Cursor)
 	l.b.strays.report(l.b, s.seq, errStray)
 	if held == nil || !s.follows(held.block.Cursor) || s.block.Cursor <= l.at.cursor {
 		return nil, nil
@@ -216,6 +219,16 @@ func (b *Backend) resolveFork(ctx context.Context, l *linker) error {
 	}
 	l.forkIsStray = true
 	return err
+}
+
+// checkOrphan returns errForked if the newest block has expired, so that a message without a predecessor may be the
+// next block. Otherwise such a message is not a block.
+func (b *Backend) checkOrphan(ctx context.Context, l *linker) error {
+	l.orphan = false
+	if there, err := b.present(ctx, l.at); there || err != nil {
+		return err
+	}
+	return errForked
 }
 
 // checkGap reads the messages after a gap. It returns errMissing if none of them is the successor of the block before
