@@ -65,7 +65,6 @@ type conn struct {
 	keepAliveDue     bool             // a keep-alive must be written
 	pingDue          bool             // a ping must be written
 	waits            [paces]bool      // the turns for which the connection waits; not used for paceLive
-	emptyTurn        time.Duration    // when a turn of paceBehind last found nothing, on the Clock; 0 if none did
 	lostTurn         bool             // the connection had another writer when its last turn came
 	turn             pace             // the next gather calls Next only of operations with this pace or a faster one
 	ready            []*operation     // operations whose Next must be called, in this order
@@ -182,8 +181,9 @@ func (c *conn) finish(err error) {
 	}
 	c.mu.Unlock()
 	c.server.wheel.remove(c)
-	c.server.writers.remove(c, paceBehind)
-	c.server.writers.remove(c, paceSearching)
+	for turn := paceFirst; turn < paces; turn++ {
+		c.server.writers.remove(c, turn)
+	}
 
 	c.cancel()
 	c.dispose(ops...)

@@ -57,7 +57,7 @@ func (c *conn) callOpen(o Operation, op *operation) (err error) {
 		return errors.New("gqlws: Operation.Open returned neither a Stream nor an error")
 	}
 	if op.stream.Behind() {
-		op.pace = paceBehind
+		op.pace = paceFirst
 	}
 	return nil
 }

@@ -36,7 +36,6 @@ type operation struct {
 	queued         bool // the operation is in conn.ready
 	inCall         bool // Run or Next is in progress
 	pace           pace // the turn in which Next is called
-	found          bool // Next has returned a payload
 	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
 	counted        bool // Operation.Counted
 	unsent         int  // query: size of the response until a write contains it
@@ -122,9 +121,7 @@ func (c *conn) startOperation(id operationID, payload []byte) {
 		c.waitingQueries = append(c.waitingQueries, op)
 		c.startQueries()
 	} else {
-		if c.streams++; op.pace == paceBehind {
-			op.pace = c.startPace()
-		}
+		c.streams++
 		c.queueNext(op)
 	}
 	c.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -220,11 +219,11 @@ func TestLivePayloadDoesNotWaitForTheTurnToSearch(t *testing.T) {
 func TestNewStreamDoesNotWaitForASearchOnItsSocket(t *testing.T) {
 	c, search := newSearchingConn(t, &queryResult{payload: []byte("1")})
 	searches, resumes := c.ready[0], c.ready[1]
-	c.setPace(searches, false, true, true)
-	resumes.pace = paceBehind
+	searches.setPace(false, true, true)
+	resumes.pace = paceFirst
 	c.requeue()
-	if got, turn := c.server.writers.dequeue(); got != c || turn != paceBehind || !c.beginTurn(turn) {
-		t.Fatalf("the connection has turn %d first, want %d", turn, paceBehind)
+	if got, turn := c.server.writers.dequeue(); got != c || turn != paceFirst || !c.beginTurn(turn) {
+		t.Fatalf("the connection has turn %d first, want %d", turn, paceFirst)
 	}
 	var b []byte
 	want := appendText(nil, []byte(`{"type":"data","payload":1}`))
@@ -233,53 +232,23 @@ func TestNewStreamDoesNotWaitForASearchOnItsSocket(t *testing.T) {
 	}
 }
 
-// A client may start a subscription that finds nothing again and again. It has a turn among the clients that catch up
-// once per second.
-func TestStreamThatStartsAfterAnEmptyTurnSearches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := newSearchingConn(t, new(searcher))
-		first := c.ready[0]
-		starts := func(want pace) {
-			t.Helper()
-			if got := c.startPace(); got != want {
-				t.Errorf("a new stream has pace %d, want %d", got, want)
-			}
-		}
-		starts(paceBehind)
-		c.setPace(first, false, true, true) // in a turn to search
-		starts(paceBehind)
-		first.pace = paceBehind
-		c.setPace(first, false, true, true)
-		starts(paceSearching)
-		time.Sleep(emptyTurnPause)
-		starts(paceBehind)
-	})
-}
-
-// A client may start hundreds of subscriptions at once that find nothing. Only the first one has a turn among the
-// clients that catch up.
-func TestStreamsThatStartTogetherSearchTogether(t *testing.T) {
-	c, _ := newSearchingConn(t, new(searcher))
-	first, second := c.ready[0], c.ready[1]
-	first.pace, second.pace = paceBehind, paceBehind
+func TestPaceFollowsTheLastCallOfNext(t *testing.T) {
+	op := &operation{pace: paceFirst}
 	for i, next := range []struct {
-		op                  *operation
 		found, more, behind bool
-		want                [2]pace
+		want                pace
 	}{
-		{first, false, false, true, [2]pace{paceBehind, paceBehind}}, // waits for its page
-		{first, false, true, true, [2]pace{paceSearching, paceSearching}},
-		{second, false, false, true, [2]pace{paceSearching, paceSearching}},
-		{second, true, true, true, [2]pace{paceSearching, paceBehind}},
-		{first, false, true, true, [2]pace{paceSearching, paceBehind}},
-		{second, false, true, true, [2]pace{paceSearching, paceSearching}},
-		{first, true, true, true, [2]pace{paceBehind, paceSearching}},
-		{second, false, false, false, [2]pace{paceBehind, paceLive}},
-		{first, false, true, true, [2]pace{paceSearching, paceLive}},
+		{false, false, true, paceFirst}, // waits for its page
+		{false, true, true, paceSearching},
+		{false, false, true, paceSearching},
+		{true, true, true, paceBehind},
+		{false, false, true, paceBehind},
+		{false, true, true, paceSearching},
+		{false, false, false, paceLive},
+		{true, true, true, paceBehind},
 	} {
-		c.setPace(next.op, next.found, next.more, next.behind)
-		if got := [2]pace{first.pace, second.pace}; got != next.want {
-			t.Errorf("after call %d of Next, the paces are %d, want %d", i+1, got, next.want)
+		if op.setPace(next.found, next.more, next.behind); op.pace != next.want {
+			t.Errorf("after call %d of Next, the pace is %d, want %d", i+1, op.pace, next.want)
 		}
 	}
 }

@@ -157,6 +157,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	defer c.mu.Unlock()
 	begun, late := xsync.Clock(0), false
 	turn := c.turn
+	var resumed *operation // the one whose first call of Next was the last one
 	c.turn = paceLive
 	for {
 		over := c.over()
@@ -197,7 +198,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			*b = sealFrame(c.codec.appendKeepAlive(openFrame(*b)), from)
 
 		case len(c.ready) > 0:
-			i := slices.IndexFunc(c.ready, func(op *operation) bool { return op.pace <= turn })
+			i := slices.IndexFunc(c.ready, func(op *operation) bool { return op.pace <= turn || op == resumed })
 			if i > 0 && enough < batchSize { // writeLoop does not end as long as it has payloads
 				c.waitForTurn(c.ready[0].pace)
 				if c.lostTurn {
@@ -211,8 +212,14 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			c.ready = slices.Delete(c.ready, i, i+1)
 			op.queued = false
 			op.inCall = true
+			if op.pace == paceFirst {
+				resumed = op
+			}
 			*b = c.appendNext(*b, op)
-			late = len(c.ready) > 0 && xsync.Clock(0)-begun > maxGatherTime
+			if op.pace != paceBehind {
+				resumed = nil
+			}
+			late = len(c.ready) > 0 && xsync.Clock(0)-begun > turn.maxTime()
 
 		default:
 			c.hasWriter = false
@@ -237,7 +244,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 
 	c.mu.Lock()
 	op.inCall = false
-	c.setPace(op, len(payload) > 0, more, behind)
+	op.setPace(len(payload) > 0, more, behind)
 	ended := op.phase == opEnded // by the peer or with the connection, while Next was running
 	if !ended {
 		c.unsentInWrite += op.unsent

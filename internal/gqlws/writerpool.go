@@ -18,59 +18,50 @@ type writerPool struct {
 	wg         sync.WaitGroup
 
 	mu        sync.Mutex
-	queues    [paces]connQueue // by the turn for which the connections wait; one may be in several
-	liveUntil time.Duration    // Clock time until which the first queue is served alone, unless it is empty
-	credit    time.Duration    // time that turns of paceBehind may take before the next one of paceSearching
-	workers   int              // number of running goroutines
+	queues    [paces]connQueue     // by the turn for which the connections wait; one may be in several
+	liveUntil time.Duration        // Clock time until which the first queue is served alone, unless it is empty
+	credit    [paces]time.Duration // time that turns may take before the next one with a slower pace
+	workers   int                  // number of running goroutines
 
 	wakes atomic.Uint32 // number of calls of yield
 }
 
 // A pace tells how long the next call of Stream.Next may take. The worker that serves a connection calls Next only of
 // operations with the pace of the connection's turn, or a faster one. So thousands of clients that read stored blocks
-// do not delay live blocks, and those that find none do not delay those that find some.
+// do not delay live blocks, those that find none do not delay those that find some, and neither delay those that
+// resume.
 type pace uint8
 
 const (
 	paceLive      pace = iota // new data, if any
+	paceFirst                 // stored data, for the first time
 	paceBehind                // stored data
 	paceSearching             // stored data, of which the last call found none
 	paces                     // the number of paces
 )
 
-// emptyTurnPause is how long the new operations of a connection search after a turn of paceBehind that found nothing.
-const emptyTurnPause = time.Second
+// maxFirstTime is the time after which a turn of paceFirst ends. It is short, because each stream has such a turn when
+// it starts: clients that start streams again and again should not get much more time than those that keep theirs.
+const maxFirstTime = 100 * time.Microsecond
 
-// startPace returns the pace of a new operation that reads stored data. The caller must hold c.mu.
-func (c *conn) startPace() pace {
-	if c.emptyTurn != 0 && xsync.Clock(0) < c.emptyTurn+emptyTurnPause {
-		return paceSearching
+// maxTime returns the time after which gather ends a turn.
+func (p pace) maxTime() time.Duration {
+	if p == paceFirst {
+		return maxFirstTime
 	}
-	return paceBehind
+	return maxGatherTime
 }
 
 // setPace sets the pace of the operation after a call of Next that returned these results. While the page of a stream
-// has not arrived, the pace does not change. If nothing was found, the operations of the connection that have not found
-// anything yet search, too: otherwise a client that starts hundreds of them at once, or ends and starts them again and
-// again, would have hundreds of turns among the clients that catch up. Those that start a while later are not affected.
-// The caller must hold c.mu.
-func (c *conn) setPace(op *operation, found, more, behind bool) {
-	op.found = op.found || found
+// has not arrived, the pace does not change. The caller must hold c.mu.
+func (op *operation) setPace(found, more, behind bool) {
 	switch {
 	case !behind:
 		op.pace = paceLive
 	case found:
 		op.pace = paceBehind
 	case more:
-		if op.pace == paceBehind {
-			c.emptyTurn = xsync.Clock(0)
-		}
 		op.pace = paceSearching
-		for _, o := range c.ops {
-			if o.pace == paceBehind && !o.found {
-				o.pace = paceSearching
-			}
-		}
 	}
 }
 
@@ -81,8 +72,8 @@ type connQueue struct{ first, last *conn }
 type neighbors struct{ previous, next *conn }
 
 // A slow turn takes about maxGatherTime. After it, connections with new data are served alone for fasterShare times its
-// duration, but at most maxAlone. So slow turns have at least a quarter of one worker's time. In the same way, turns of
-// paceBehind may take fasterShare times as long as those of paceSearching. Turns are not counted, because most of those
+// duration, but at most maxAlone. So slow turns have at least a quarter of one worker's time. In the same way, those of
+// each pace may take fasterShare times as long as those of slower paces. Turns are not counted, because most of those
 // of clients that leave early are short.
 const (
 	fasterShare = 3
@@ -201,15 +192,16 @@ func (w *writerPool) remove(c *conn, turn pace) bool {
 }
 
 // nextSlow returns the next turn other than paceLive, or paceLive if no connection waits for one.
-func (w *writerPool) nextSlow() pace {
-	behind, searching := w.queues[paceBehind].first != nil, w.queues[paceSearching].first != nil
-	switch {
-	case behind && (w.credit >= 0 || !searching):
-		return paceBehind
-	case searching:
-		return paceSearching
+func (w *writerPool) nextSlow() (turn pace) {
+	for p := paceFirst; p < paces; p++ {
+		if w.queues[p].first == nil {
+			continue
+		}
+		if turn = p; w.credit[p] >= 0 {
+			break
+		}
 	}
-	return paceLive
+	return turn
 }
 
 // endSlowTurn records that a turn has ended that began at a time on the Clock.
@@ -219,10 +211,9 @@ func (w *writerPool) endSlowTurn(turn pace, begun time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.liveUntil = now + min(fasterShare*taken, maxAlone)
-	if turn == paceBehind {
-		w.credit = max(w.credit-taken, -maxAlone)
-	} else {
-		w.credit = min(w.credit+fasterShare*taken, maxAlone)
+	w.credit[turn] = max(w.credit[turn]-taken, -maxAlone)
+	for p := range turn {
+		w.credit[p] = min(w.credit[p]+fasterShare*taken, maxAlone)
 	}
 }
 

@@ -30,9 +30,10 @@ func TestConnectionsThatReadStoredDataHaveTurnsApart(t *testing.T) {
 			}
 		}
 		search, search2, search3 := queued(paceSearching), queued(paceSearching), queued(paceSearching)
-		catchUp := queued(paceBehind)
+		catchUp, resume := queued(paceBehind), queued(paceFirst)
 		live, live2, live3 := queued(paceLive), queued(paceLive), queued(paceLive)
-		next("at first", catchUp, paceBehind)
+		next("at first", resume, paceFirst)
+		next("after a turn whose end is not recorded", catchUp, paceBehind)
 		begun := xsync.Clock(0)
 		time.Sleep(time.Millisecond)
 		w.endSlowTurn(paceBehind, begun)
@@ -60,22 +61,30 @@ func TestConnectionsThatReadStoredDataHaveTurnsApart(t *testing.T) {
 
 // The turns of clients that catch up and leave early are short. If turns were counted, clients that search would have
 // almost all of the time.
-func TestConnectionsThatCatchUpHaveThreeQuartersOfTheTimeOfSlowTurns(t *testing.T) {
-	for _, duration := range [][paces]time.Duration{
-		{paceBehind: time.Microsecond, paceSearching: time.Millisecond},
-		{paceBehind: time.Millisecond, paceSearching: time.Millisecond},
-		{paceBehind: time.Millisecond, paceSearching: time.Microsecond},
+func TestConnectionsWithAFasterPaceHaveThreeQuartersOfTheTimeOfSlowTurns(t *testing.T) {
+	const short, long = time.Microsecond, time.Millisecond
+	for _, tc := range []struct {
+		faster, slower         pace
+		fasterTime, slowerTime time.Duration
+	}{
+		{paceFirst, paceBehind, short, long},
+		{paceFirst, paceSearching, long, long},
+		{paceBehind, paceSearching, short, long},
+		{paceBehind, paceSearching, long, long},
+		{paceBehind, paceSearching, long, short},
 	} {
 		synctest.Test(t, func(t *testing.T) {
+			var duration [paces]time.Duration
+			duration[tc.faster], duration[tc.slower] = tc.fasterTime, tc.slowerTime
 			w := newWriterPool()
 			w.maxWorkers = 0
 			server := &Server{writers: w}
-			serve := func(total time.Duration, waiting ...pace) (searches time.Duration) {
+			serve := func(total time.Duration, waiting ...pace) (slower time.Duration) {
 				var taken [paces]time.Duration
 				for _, p := range waiting {
 					(&conn{server: server, raw: noRawConn{}, ready: []*operation{{pace: p}}}).scheduleWriter()
 				}
-				for taken[paceBehind]+taken[paceSearching] < total {
+				for taken[tc.faster]+taken[tc.slower] < total {
 					c, turn := w.dequeue()
 					begun := xsync.Clock(0)
 					time.Sleep(duration[turn])
@@ -85,17 +94,18 @@ func TestConnectionsThatCatchUpHaveThreeQuartersOfTheTimeOfSlowTurns(t *testing.
 					c.requeue()
 				}
 				w.queues = [paces]connQueue{}
-				return taken[paceSearching]
+				return taken[tc.slower]
 			}
-			serve(50*time.Millisecond, paceSearching) // must not count later
-			got := serve(100*time.Millisecond, paceBehind, paceSearching)
+			serve(50*time.Millisecond, tc.slower) // must not count later
+			got := serve(100*time.Millisecond, tc.faster, tc.slower)
 			if got < 20*time.Millisecond || got > 30*time.Millisecond {
-				t.Errorf("searches took %v of 100 ms, want about a quarter", got)
+				t.Errorf("paces %d and %d: the latter took %v of 100 ms, want a quarter", tc.faster, tc.slower, got)
 			}
-			serve(50*time.Millisecond, paceBehind)
-			got = serve(100*time.Millisecond, paceBehind, paceSearching)
+			serve(50*time.Millisecond, tc.faster)
+			got = serve(100*time.Millisecond, tc.faster, tc.slower)
 			if got < 25*time.Millisecond || got > 35*time.Millisecond {
-				t.Errorf("after a time without searches, they took %v of 100 ms, want about a quarter", got)
+				t.Errorf("paces %d and %d: after a time without slower turns, they took %v, want about a quarter",
+					tc.faster, tc.slower, got)
 			}
 		})
 	}

@@ -1,0 +1,133 @@
+package gqlws
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+// A stored Stream has stored data without end.
+type stored struct {
+	queryResult
+	op    *operation
+	found []byte
+	takes time.Duration
+	calls int
+}
+
+func (*stored) Behind() bool { return true }
+
+func (s *stored) Next() (payload []byte, more bool, err error) {
+	s.calls++
+	time.Sleep(s.takes)
+	if s.found == nil {
+		s.op.Wake()
+	}
+	return s.found, true, nil
+}
+
+// openStored starts an operation with a stored Stream.
+func (c *conn) openStored(t *testing.T, found []byte) *stored {
+	s := &stored{found: found, takes: time.Millisecond}
+	id := fmt.Sprint(len(c.ops))
+	s.op = &operation{conn: c, id: operationID{key: id}, ctx: xsync.WithTimeout(c.ctx, 0), phase: opActive}
+	if err := c.callOpen(Operation{Open: func(xsync.Waker) (Stream, error) { return s, nil }}, s.op); err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ops[id] = s.op
+	c.queueNext(s.op)
+	return s
+}
+
+// storedConns returns functions that connect and that give the next connection its turn.
+func storedConns(t *testing.T) (connect func() *conn, serve func()) {
+	server, w := NewServer(testOptions), newWriterPool()
+	server.writers, w.maxWorkers = w, 0
+	connect = func() *conn {
+		c := newConn(t.Context(), server, legacy{}, nil)
+		c.net, c.raw = &netConn{}, noRawConn{}
+		return c
+	}
+	var b []byte
+	return connect, func() {
+		c, turn := w.dequeue()
+		begun := xsync.Clock(0)
+		if turn == paceLive || c.beginTurn(turn) {
+			c.gather(&b, batchSize)
+			c.requeue()
+		}
+		if turn != paceLive {
+			w.endSlowTurn(turn, begun)
+		}
+	}
+}
+
+// A client that resumes may share its socket with a subscription that has rare matches.
+func TestConnectionThatResumesDoesNotWaitForOthers(t *testing.T) {
+	for name, others := range map[string][]byte{"that find payloads": []byte("1"), "that search": nil} {
+		for _, rare := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, with a rare one: %t", name, rare), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					connect, serve := storedConns(t)
+					for range 100 {
+						connect().openStored(t, others)
+					}
+					for range 200 {
+						serve()
+					}
+					c := connect()
+					if rare {
+						c.openStored(t, nil)
+					}
+					resumes := c.openStored(t, []byte("1"))
+					turns := 0
+					for ; resumes.calls == 0 && turns < 200; turns++ {
+						serve()
+					}
+					if turns > 4 {
+						t.Errorf("the first call of Next was in turn %d", turns)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A first turn is short, so that clients that start streams again and again do not delay others. But a stream that has
+// found something continues, because it then waits for those that catch up.
+func TestFirstTurnIsShort(t *testing.T) {
+	const short, long = maxFirstTime / 10, maxFirstTime + 1
+	for name, tc := range map[string]struct {
+		found []byte
+		takes time.Duration
+		want  [2][2]int // calls of Next of two streams after two turns
+	}{
+		"finds quickly":     {[]byte("1"), short, [2][2]int{{1, 10}, {1, 10}}},
+		"finds slowly":      {[]byte("1"), long, [2][2]int{{1, 0}, {1, 1}}},
+		"searches slowly":   {nil, long, [2][2]int{{1, 0}, {1, 1}}},
+		"searches together": {nil, short, [2][2]int{{1, 1}, {1, 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				connect, serve := storedConns(t)
+				c := connect()
+				first, second := c.openStored(t, tc.found), c.openStored(t, tc.found)
+				first.takes, second.takes = tc.takes, tc.takes
+				for i, want := range tc.want {
+					c.server.writers.credit = [paces]time.Duration{}
+					if c.server.writers.queues[paceFirst].first != nil {
+						serve()
+					}
+					if calls := [2]int{first.calls, second.calls}; calls != want {
+						t.Errorf("after turn %d, Next was called %d times, want %d", i+1, calls, want)
+					}
+				}
+			})
+		})
+	}
+}
