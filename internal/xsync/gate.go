@@ -172,14 +172,16 @@ func Spread(ctx context.Context, n int) time.Duration {
 // SpreadOut calls f with each number from 0 to n-1, one after another within the time that
 // Spread returns. When ctx is done, it makes the remaining calls without a pause.
 func SpreadOut(ctx context.Context, n int, f func(i int)) {
-	pause := Spread(ctx, n) / time.Duration(max(1, n-1))
+	pause, begun := Spread(ctx, n)/time.Duration(max(1, n-1)), Clock(0)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for i := range n {
-		select {
-		case <-timer.C:
-			timer.Reset(pause)
-		case <-ctx.Done():
+		if early := begun + time.Duration(i)*pause - Clock(0); early > 0 {
+			timer.Reset(early)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
 		}
 		f(i)
 	}

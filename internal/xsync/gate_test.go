@@ -35,3 +35,14 @@ func TestSpreadIs10MsPerClientUpToHalfOfTheDeadline(t *testing.T) {
 		}
 	})
 }
+
+// The calls, and timers that fire late, must not add to the time.
+func TestSpreadOutEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		SpreadOut(t.Context(), 1001, func(i int) { time.Sleep(time.Duration(i%2) * 20 * time.Millisecond) })
+		if took := time.Since(begun); took != 10*time.Second+10*time.Millisecond && took != 10*time.Second {
+			t.Errorf("1,001 calls took %v, want 10 s", took)
+		}
+	})
+}
