@@ -100,12 +100,7 @@ func readLaggingHistory(
 // withhold its shard blocks.
 func TestFollowWaitsForShardBlocksOfTheOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := generate(40)
-		ahead, other := m.start(chain), m.start(chain)
-		ahead.Advance(20)
-		other.Advance(20)
-		b := m.open(ahead.Config(other), nil)
-		b.Prefer(0)
+		ahead, other, b := m.startTwo(generate(40))
 		var growing sync.WaitGroup
 		defer growing.Wait()
 		growing.Go(func() {
@@ -131,12 +126,7 @@ func TestFollowWaitsForShardBlocksOfTheOthers(t *testing.T) {
 // before the other one, and deny after seconds that it has the block.
 func TestFollowDoesNotWaitForServerThatWithholdsTheHead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := generate(40)
-		ahead, other := m.start(chain), m.start(chain)
-		ahead.Advance(20)
-		other.Advance(20)
-		b := m.open(ahead.Config(other), nil)
-		b.Prefer(0)
+		ahead, other, b := m.startTwo(generate(40))
 		ahead.DelayMissing(4900 * time.Millisecond)
 		begin := time.Now()
 		for block, err := range b.Follow(t.Context(), cursor(19)) {

@@ -144,11 +144,7 @@ func TestWithheldShardBlocksAreNotReportedAsDeleted(t *testing.T) {
 func TestShardBlocksWithheldFromPageAreNotReportedAsDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
 		chain := generate(60)
-		liar, honest := m.start(chain), m.start(chain)
-		liar.Advance(20)
-		honest.Advance(20)
-		b := m.open(liar.Config(honest), nil)
-		b.Prefer(0)
+		liar, honest, b := m.startTwo(chain)
 		liar.Advance(26)
 		liar.ForgetShards(25)
 		q := chaingql.BlocksQuery{First: 9, After: cursor(20)}

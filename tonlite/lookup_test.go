@@ -203,11 +203,7 @@ func TestClientsFindOldBlocksByNumberAndTime(t *testing.T) {
 func TestBlockBySeqNoDoesNotTrustTheServerAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
 		chain := generate(31)
-		ahead, other := m.start(chain), m.start(chain)
-		ahead.Advance(20)
-		other.Advance(20)
-		b := m.open(ahead.Config(other), nil)
-		b.Prefer(0)
+		ahead, other, b := m.startTwo(chain)
 		ahead.SetLie(liteservertest.Unlisted)
 		following(t, b, cursor(19))
 		for seqNo := uint32(21); seqNo <= 30; seqNo++ {

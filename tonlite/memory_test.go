@@ -42,6 +42,17 @@ func (m *memoryNetwork) start(chain *liteservertest.Chain) *liteservertest.Serve
 	return s
 }
 
+// startTwo starts two servers with 20 masterchain blocks of the chain. The Backend prefers the first one.
+func (m *memoryNetwork) startTwo(chain *liteservertest.Chain) (one, two *liteservertest.Server, b *tonlite.Backend) {
+	m.t.Helper()
+	one, two = m.start(chain), m.start(chain)
+	one.Advance(20)
+	two.Advance(20)
+	b = m.open(one.Config(two), nil)
+	b.Prefer(0)
+	return one, two, b
+}
+
 func (m *memoryNetwork) open(config []byte, opts *tonlite.Options) *tonlite.Backend {
 	m.t.Helper()
 	return open(m.t, config, opts.With(m.dial))
