@@ -175,7 +175,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			return timedOut(ctx.Err())
 		case errors.Is(err, errMissing):
 			missing = err
-			h.hurry(s)
+			h.askAll(s)
 			lagging = lagging || errors.Is(err, errLagging)
 			invented = invented || errors.Is(err, errUnproven)
 		default:
@@ -183,9 +183,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			var serverErr lite.Error
 			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
 				hope = hope || s.mayReach(wait.SeqNo, set.head.Load())
-				if useOf(ctx) == forBalance { // one after the other, servers that lag would use up the time of the call
-					h.limit = len(order)
-				}
+				h.askAll(s)
 			} else {
 				failing = append(failing, s)
 				rejected = rejected || errors.As(err, &serverErr) && !isLag(err)

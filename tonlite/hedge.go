@@ -27,14 +27,14 @@ type hedgedQuery struct {
 	cancel  context.CancelFunc
 	query   lite.Message
 	rest    []int // indexes of the servers that are not queried yet
-	limit   int   // of concurrent queries: 1, 2 after late, or all if a balance needs them
+	limit   int   // of concurrent queries: 1, 2 after late, or all after askAll
 	running int
 	queued  atomic.Int32 // queries that wait for a slot in queryGate
 	delay   time.Duration
 	late    <-chan time.Time
 	replies chan reply
 	haste   *haste    // nil if all servers may take their time
-	since   time.Time // when hurry was called
+	since   time.Time // when askAll was called in haste
 }
 
 // A haste limits how long queries wait for servers that are slow to say that they do not have a block, after another
@@ -67,13 +67,15 @@ func (h *haste) spend(d time.Duration) time.Duration {
 	return h.left
 }
 
-// hurry is called when server s does not have the block. In haste, it queries all other servers at the same time,
-// and next waits for them for a limited time only.
-func (h *hedgedQuery) hurry(s *server) {
+// askAll is called when server s does not have the block, or lags. It queries all other servers at the same time,
+// because one after the other, those that do not respond would use up the time of the call. In haste, next waits for
+// them for a limited time only.
+func (h *hedgedQuery) askAll(s *server) {
+	h.limit = cap(h.replies)
 	if h.haste == nil || !h.since.IsZero() {
 		return
 	}
-	h.since, h.limit, h.delay = time.Now(), cap(h.replies), h.set.hedgeDelay(s)
+	h.since, h.delay = time.Now(), h.set.hedgeDelay(s)
 	h.late = time.After(h.delay + h.haste.spend(0))
 }
 
@@ -103,7 +105,7 @@ func (set *servers) hedgeDelay(s *server) time.Duration {
 	return min(max(minHedgeDelay, hedgeFactor*s.usualLatency()), set.opts.Timeout/4)
 }
 
-// next returns the next reply. ok is false if all servers have replied, or if time is up after hurry.
+// next returns the next reply. ok is false if all servers have replied, or if time is up in haste.
 func (h *hedgedQuery) next() (r reply, ok bool) {
 	for {
 		for h.running < h.limit && len(h.rest) > 0 {

@@ -3,6 +3,7 @@ package tonlite_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -57,6 +58,37 @@ func TestServerFarBehindDoesNotHideTheEndOfTheHistory(t *testing.T) {
 			t.Errorf("the oldest page has %d blocks and error %v", len(page), err)
 		}
 	})
+}
+
+// Servers in the configuration that never respond do not hide it either, not even those that a call prefers.
+func TestDeadServersDoNotHideTheEndOfTheHistory(t *testing.T) {
+	for _, dead := range []int{1, 4, 12} {
+		for _, preferred := range []uint32{0, 1} {
+			t.Run(fmt.Sprintf("%d dead, server %d preferred", dead, preferred), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, m *memoryNetwork) {
+					chain := generate(320)
+					s := m.start(chain)
+					s.Forget(220)
+					var others []*liteservertest.Server
+					for i := range dead {
+						others = append(others, m.start(chain))
+						others[i].Stall()
+					}
+					b := m.open(s.Config(others...), nil)
+					for i := range 3 {
+						b.Prefer(preferred)
+						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+						_, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 3, After: cursor(100)})
+						cancel()
+						if !errors.Is(err, chaingql.ErrCursorTooOld) {
+							t.Errorf("page %d after an old block returned error %v, want ErrCursorTooOld", i, err)
+						}
+						time.Sleep(20 * time.Second)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A server that fails may have blocks that others do not have, so it may hide the end of the history, but only for a
