@@ -236,6 +236,9 @@ func compareScan(t *testing.T, body []byte, depth int) (found bool) {
 	if !s.read(bytes.Clone(body), depth) {
 		return false
 	}
+	if !s.read(bytes.Clone(body), depth) { // this time, the query repeats the last one
+		t.Fatalf("scan accepts %q only once", body)
+	}
 	var got request
 	got.Query, got.OperationName = string(s.query), s.operation
 	for _, v := range s.given {

@@ -12,6 +12,7 @@ import (
 // that decodeRequest would refuse or read differently. Its results are valid until the next read.
 type scan struct {
 	query     []byte
+	last      strictjson.Repeated // most queries repeat the last one
 	operation string
 	given     []plan.Variable
 	short     bool        // the body is so short that variables may refer to it
@@ -44,7 +45,9 @@ func (s *scan) read(body []byte, depth int) bool {
 		switch string(name) {
 		case "query":
 			key = query
-			s.query, ok = s.text()
+			var err error
+			s.query, err = s.Repeated(&s.last)
+			ok = err == nil
 		case "variables":
 			key = variables
 			ok = s.Null() || s.variables()

@@ -310,9 +310,9 @@ func indexSpecial(text []byte) (at int, ascii bool) {
 	seen := uint64(0)
 	for ; len(text)-at >= 8; at += 8 {
 		n := binary.LittleEndian.Uint64(text[at:])
-		quote, backslash := n^'"'*each, n^'\\'*each
-		// A subtraction borrows only from bytes after a special one, so the first byte that is found is special.
-		found := ((n-' '*each)&^n | (quote-each)&^quote | (backslash-each)&^backslash) & high
+		// With one bit flipped, the quote comes directly after the control characters. A subtraction borrows only from
+		// bytes after a special one, so the first byte that is found is special.
+		found := ((n ^ ('"'^' ')*each - (' '+1)*each) | (n ^ '\\'*each - each)) &^ n & high
 		if found != 0 {
 			before := found&-found - 1 // without the highest bit of the special byte
 			return at + bits.TrailingZeros64(found)/8, (seen|n&before)&high == 0
