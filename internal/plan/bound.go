@@ -34,9 +34,6 @@ type Bound struct {
 	// literals has the values of the placeholders if the cache has them; otherwise nil.
 	literals []any
 
-	// lastFound is the cache entry that the last Find found by its text.
-	lastFound *entry
-
 	// cost is the result of Cost, if priced is set.
 	cost   Cost
 	priced bool
@@ -52,26 +49,20 @@ type Bound struct {
 	Reservation Reservation
 }
 
-// A request holds its Bound until the client has received the response, and no limit counts this memory. So a Bound
-// keeps at most this many bytes for the next Find.
-const (
-	maxLastFound   = 8 << 10 // size of the entry in lastFound, which the cache may have evicted
-	maxKeptBuffers = 4 << 10 // capacity of the buffers
-)
+// maxKeptBuffers is the maximum capacity of the buffers that a Bound keeps for the next Find. A request holds its Bound
+// until the client has received the response, and no limit counts this memory.
+const maxKeptBuffers = 4 << 10
 
 // Find binds the cached plan of a query to b and reports whether it succeeded. It reports false if the document is
 // not compiled, if the request has an error or if the operation is a subscription. In these cases, call Prepare.
 // Find allocates memory only for coerced variables, and to look up the plan of a document that has several operations
 // or in which @skip or @include use variables.
 //
-// The caller owns b and may reuse it after Run has returned. If the next text is the same, Find skips the lookup of
-// the document. b keeps references to the values in variables until Release or the next Find.
+// The caller owns b and may reuse it after Run has returned. b keeps references to the values in variables until
+// Release or the next Find.
 func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variable) bool {
 	b.cache, b.placeholders, b.literals, b.cachedOnly = c, b.placeholders[:0], nil, true
-	e := b.lastFound
-	if !e.reuse(text) {
-		e, b.lastFound = c.findText(text)
-	}
+	e := c.findText(text)
 	var doc *document
 	repeated := false
 	if e != nil {
@@ -105,21 +96,6 @@ func (c *Cache) Find(b *Bound, text []byte, operation string, variables []Variab
 		c.keepLiterals(b, doc)
 	}
 	return true
-}
-
-// findText returns the entry of a document or of a repeated text, or nil if there is none. small is the same entry if a
-// Bound may keep it for the next Find, and otherwise nil.
-func (c *Cache) findText(text []byte) (e, small *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := c.entries[key{byText, string(text)}]
-	if at == nil {
-		at = c.entries[key{byRepeatedText, string(text)}]
-	}
-	if c.touch(at) != nil && at.total() <= maxLastFound {
-		small = at
-	}
-	return at, small
 }
 
 // Release drops the references that Find left in b, and its buffers if they are large.

@@ -78,19 +78,6 @@ func TestOnlyDocumentsWithSameFingerprintShareAPlan(t *testing.T) {
 	}
 }
 
-func TestFindRemembersOnlySmallEntries(t *testing.T) {
-	c := testCache(t, defaultLimits)
-	prepare(t, c, "{int}", nil)
-	e := c.find(textKey("{int}"))
-	for size := maxLastFound - 1; size <= maxLastFound+1; size++ {
-		var b Bound
-		e.size = size - e.doc.bytes
-		if !c.Find(&b, []byte("{int}"), "", nil) || (b.lastFound != nil) != (size <= maxLastFound) {
-			t.Errorf("Find remembers an entry of %d bytes: %v, want %v", size, b.lastFound != nil, size <= maxLastFound)
-		}
-	}
-}
-
 func TestCacheFillsUpToItsLimit(t *testing.T) {
 	c := testCache(t, defaultLimits)
 	prepare(t, c, "{a:int}", nil)

@@ -3,6 +3,7 @@ package plan
 import (
 	"container/list"
 	"context"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,7 @@ import (
 
 // A Cache checks and compiles documents and keeps the compiled ones. If these take more memory than
 // Limits.CacheBytes, it evicts the least recently used of those that were not found again: see lru. A document that was
-// found again without a lookup counts as used when it is to be evicted. It is safe for concurrent use.
+// found again without a lock counts as used when it is to be evicted. It is safe for concurrent use.
 type Cache struct {
 	schema *Schema
 	limits Limits
@@ -33,6 +34,9 @@ type Cache struct {
 	documents, variants lru
 	// bytes is the sum of the sizes of all entries and of their documents. variantBytes is the part of the plans.
 	bytes, variantBytes int
+	// known has entries that Find has found by their text, each at an index that depends on its text. Find reads it
+	// without mu.
+	known [knownTexts]atomic.Pointer[entry]
 	// uses counts the uses of entries by their hash.
 	uses frequency
 	// recent has hashes of the texts that were last found by their fingerprint, and next is the index of the oldest.
@@ -74,20 +78,38 @@ type entry struct {
 	found bool          // the entry is in lru.found
 	hash  uint64        // of key, for Cache.uses
 
-	evicted atomic.Bool
-	used    atomic.Bool // reuse has found the entry since evict has last seen it
+	used atomic.Bool // Find has found the entry in Cache.known since evict has last seen it
 }
 
-// reuse reports whether e is still cached and has the document with this text, and marks it as used. It takes no lock
-// and does not set the mark twice, because processors wait for each other's changes (BenchmarkFindOnAllProcessors).
-func (e *entry) reuse(text []byte) bool {
-	if e == nil || e.evicted.Load() || e.key.text != string(text) {
-		return false
+// knownTexts is the number of entries in Cache.known. Clients of a service have few different queries.
+const knownTexts = 256
+
+// knownAt returns the place in c.known of the entry with this text.
+func (c *Cache) knownAt(text []byte) *atomic.Pointer[entry] {
+	return &c.known[maphash.Bytes(textSeed, text)%knownTexts]
+}
+
+// findText returns the entry of a document or of a repeated text, or nil if there is none. If the entry is known,
+// findText takes no lock, and does not mark the entry as used twice, because processors wait for each other's changes
+// (BenchmarkFindOnAllProcessors).
+func (c *Cache) findText(text []byte) *entry {
+	at := c.knownAt(text)
+	if e := at.Load(); e != nil && e.key.text == string(text) {
+		if !e.used.Load() {
+			e.used.Store(true)
+		}
+		return e
 	}
-	if !e.used.Load() {
-		e.used.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[key{byText, string(text)}]
+	if e == nil {
+		e = c.entries[key{byRepeatedText, string(text)}]
 	}
-	return true
+	if c.touch(e) != nil {
+		at.Store(e)
+	}
+	return e
 }
 
 // A Mask returns the error that the client receives instead of a resolver's error. *report is nil at the first call of
