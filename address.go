@@ -83,31 +83,37 @@ func parseAddress[T string | []byte](s T) (Address, error) {
 	if colon < 0 || colon > len("-2147483648") || s[colon] != ':' { // ParseInt copies a text that is wrong
 		return Address{}, errAddress
 	}
-	workchain, id := string(s[:colon]), s[colon+1:]
-	n, err := strconv.ParseInt(workchain, 10, 32)
-	if err != nil || strconv.FormatInt(n, 10) != workchain { // rejects "+1", "-0" and "007"
-		return Address{}, errAddress
-	}
-	a := Address{Workchain: int32(n)}
-	for i := 0; i < len(id); i += 8 {
-		n, ok := parseHex(binary.LittleEndian.Uint64([]byte(id[i : i+8])))
-		if !ok {
+	var a Address
+	if workchain := string(s[:colon]); workchain != "0" { // nearly all accounts are in workchain 0
+		n, err := strconv.ParseInt(workchain, 10, 32)
+		if err != nil || strconv.FormatInt(n, 10) != workchain { // rejects "+1", "-0" and "007"
 			return Address{}, errAddress
 		}
-		binary.LittleEndian.PutUint32(a.ID[i/2:], n)
+		a.Workchain = int32(n)
+	}
+	wrong, id := uint64(0), s[colon+1:]
+	for i := 0; i < len(id); i += 8 {
+		four, bad := parseHex(binary.LittleEndian.Uint64([]byte(id[i : i+8])))
+		binary.LittleEndian.PutUint32(a.ID[i/2:], four)
+		wrong |= bad
+	}
+	if wrong != 0 {
+		return Address{}, errAddress
 	}
 	return a, nil
 }
 
-// parseHex is the inverse of hexDigits. It accepts digits of either case. ok is false if a byte is no digit.
-func parseHex(digits uint64) (four uint32, ok bool) {
+// parseHex is the inverse of hexDigits. It accepts digits of either case. wrong is not 0 if a byte is no digit.
+func parseHex(digits uint64) (four uint32, wrong uint64) {
 	const each = 0x0101010101010101
 	letters := digits >> 6 & each // each byte is 1 if its digit is a letter
 	n := digits&(0x0f*each) + 9*letters
+	// The upper four bits must be 3, or 4 or 6 for a letter. A letter has a value of 10 to 15, and all others below 10.
+	wrong = (digits&(0xf0*each) | letters<<5) ^ (0x30*each + 0x30*letters)
+	wrong |= n&(0x10*each) | ((n+6*each)>>4&each ^ letters)
 	n = (n<<4 | n>>8) & 0x00ff00ff00ff00ff
 	n = (n | n>>8) & 0x0000ffff0000ffff
-	four = uint32(n | n>>16)
-	return four, hexDigits(four) == digits|letters<<5
+	return uint32(n | n>>16), wrong
 }
 
 func parseFriendly(s string) (Address, error) {

@@ -167,3 +167,19 @@ func FuzzParseAddress(f *testing.F) {
 		}
 	})
 }
+
+func TestParseAddressAcceptsOnlyHexDigits(t *testing.T) {
+	for i := range rawID {
+		for c := range 256 {
+			in := []byte("0:" + rawID)
+			in[2+i] = byte(c)
+			got, err := chaingql.ParseAddress(string(in))
+			switch isDigit := strings.Contains("0123456789abcdefABCDEF", string(rune(c))); {
+			case isDigit != (err == nil):
+				t.Fatalf("ParseAddress(%q) returned %v (%v)", in, got, err)
+			case isDigit && got.String() != strings.ToLower(string(in)):
+				t.Fatalf("ParseAddress(%q) returned %v", in, got)
+			}
+		}
+	}
+}

@@ -223,12 +223,17 @@ func projectOf(r *http.Request) string {
 	if id := r.PathValue("project"); id != "" {
 		return strings.ToLower(id)
 	}
-	path := strings.TrimSuffix(r.URL.EscapedPath(), "/")
+	path, escaped := r.URL.Path, r.URL.RawPath != "" // it is set if a segment contains a slash
+	if escaped {
+		path = r.URL.EscapedPath()
+	}
+	path = strings.TrimSuffix(path, "/")
 	path = path[:max(strings.LastIndexByte(path, '/'), 0)]
-	segment := path[strings.LastIndexByte(path, '/')+1:]
-	id, err := url.PathUnescape(segment)
-	if err != nil {
-		id = segment
+	id := path[strings.LastIndexByte(path, '/')+1:]
+	if escaped {
+		if segment, err := url.PathUnescape(id); err == nil {
+			id = segment
+		}
 	}
 	return strings.ToLower(id)
 }
