@@ -75,3 +75,22 @@ func BenchmarkFilters(b *testing.B) {
 		})
 	}
 }
+
+// A search of a client with an expensive filter must not delay those of other clients. With a cheap filter, a search
+// compares many blocks, because each search has costs of its own.
+func TestSearchWithExpensiveFilterComparesFewBlocks(t *testing.T) {
+	costly, conditions, _ := costlyFilter()
+	for _, tc := range []struct {
+		filter               blockFilter
+		conditions, min, max int
+	}{
+		{nil, 0, 64, 1000},
+		{blockFilter{make([]condition, 5)}, 5, 64, 1000},
+		{costly, conditions, 1, 3},
+	} {
+		n := tc.filter.searchBlocks()
+		if n < tc.min || n > tc.max {
+			t.Errorf("a search compares %d blocks with %d conditions, want %d to %d", n, tc.conditions, tc.min, tc.max)
+		}
+	}
+}

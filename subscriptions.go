@@ -224,9 +224,8 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		given, resumes = by.last, true
 	}
 	interest := blocklog.Interest[Block]{
-		Key:      key,
+		Key: key, SearchBlocks: filter.searchBlocks(), Wake: by.wake,
 		Concerns: func(workchain int32) bool { return concerned.matches(&Block{Workchain: workchain}) },
-		Wake:     by.wake,
 	}
 	shared := op.Shared(argStreamAfter) // the first of the equal operations may end before the others
 	for {

@@ -63,7 +63,7 @@ const (
 
 // readOn searches c, the unread rest of the reader's page, for the next block that matches.
 func (r *Reader[B]) readOn(c *stored[B], at position) (Item, position, error) {
-	for range searchBlocks {
+	for range r.group.search {
 		if len(c.entries) == 0 {
 			break
 		}

@@ -26,6 +26,10 @@ type Interest[B any] struct {
 	// older block, only the Reader whose Next evaluates the block ends.
 	Eval func(B) []byte
 
+	// SearchBlocks is the maximum number of blocks for which one call of Next calls Eval. Set it so that they take a
+	// fraction of a millisecond. The maximum is 64, which is also the default.
+	SearchBlocks int
+
 	// Concerns reports whether a block in the workchain may match. If it returns false, the Reader does not end with
 	// ErrGap because of a block that is missing there. Nil means that blocks in all workchains may match. Concerns must
 	// be pure.

@@ -1,6 +1,7 @@
 package blocklog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -259,7 +260,8 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	g := l.byKey[i.Key]
 	if g == nil {
 		g = &shareGroup[B]{log: l, key: i.Key, eval: i.Eval, concerns: i.Concerns, slot: len(l.groups)}
-		g.keep, g.matched = min(groupItems, l.opts.Window), newest.next
+		g.keep, g.matched = int32(min(groupItems, l.opts.Window)), newest.next
+		g.search = int32(min(cmp.Or(i.SearchBlocks, maxSearchBlocks), maxSearchBlocks))
 		l.byKey[i.Key] = g
 		l.groups = append(l.groups, g)
 	}

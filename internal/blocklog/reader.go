@@ -84,9 +84,9 @@ type Reader[B any] struct {
 }
 
 // Next returns the next matching block. If there is none yet, it returns an Item without a Payload, and Wake is called
-// when there may be one. Next does not wait for the source. A slow Reader evaluates blocks itself, 64 at a time: if
-// none of them matches, Next calls Wake and returns an Item without a Payload. Without a Wake function, it evaluates
-// the next ones.
+// when there may be one. Next does not wait for the source. A slow Reader evaluates blocks itself, at most
+// Interest.SearchBlocks at a time: if none of them matches, Next calls Wake and returns an Item without a Payload.
+// Without a Wake function, it evaluates the next ones.
 //
 // An error of Next is a [*Lost] or [ErrClosed]. It ends the Reader, which must still be closed.
 func (r *Reader[B]) Next() (Item, error) {
@@ -153,8 +153,8 @@ func (r *Reader[B]) Next() (Item, error) {
 	}
 }
 
-// searchBlocks is the maximum number of blocks that one search evaluates.
-const searchBlocks = 64
+// maxSearchBlocks is the maximum number of blocks that one search evaluates.
+const maxSearchBlocks = 64
 
 // search finds the first match at or after the position at, among the blocks that the reader must evaluate itself. It
 // also returns the position that it reached.
@@ -173,7 +173,7 @@ func (r *Reader[B]) reread(at position, end uint64) (Item, position, error) {
 	if at.next < v.base.next {
 		return Item{}, position{catchingUp, at.cursor}, nil
 	}
-	end = min(end, at.next+searchBlocks)
+	end = min(end, at.next+uint64(r.group.search))
 	for i := at.next - v.base.next; at.next < end; i++ {
 		e := entry[B]{v.blocks[i], v.stamps[i].cursor}
 		payload, err := r.evaluate(e, at)

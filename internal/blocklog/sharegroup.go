@@ -25,8 +25,9 @@ type shareGroup[B any] struct {
 	key      string
 	eval     func(B) []byte
 	concerns func(workchain int32) bool
-	keep     int // maximum number of items
-	slot     int // index in the log's groups; guarded by the log's lock
+	search   int32 // maximum number of blocks that one search evaluates
+	keep     int32 // maximum number of items
+	slot     int   // index in the log's groups; guarded by the log's lock
 
 	mu      sync.Mutex
 	members []*Reader[B]
@@ -105,7 +106,7 @@ func (g *shareGroup[B]) put(
 	g.bytes += m.size()
 	g.log.kept.Add(int64(m.size()))
 	n, bytes := 0, g.bytes
-	for kept := len(g.items); kept > g.keep || kept > 1 && bytes > groupBytes; kept-- {
+	for kept := len(g.items); kept > int(g.keep) || kept > 1 && bytes > groupBytes; kept-- {
 		bytes -= g.items[n].size()
 		n++
 	}
