@@ -150,3 +150,34 @@ func TestEventStreamsThatEndDoNotReadFirst(t *testing.T) {
 		}
 	})
 }
+
+// A stream that must end may wait for its turn with thousands of others. Most of them must end soon, too.
+func TestShutdownDoesNotWaitUntilAllEventStreamsHaveReadBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams, limit = 3000, 2 * time.Second // to read once takes 1.5 s for all of them
+		all, _ := storedStreams(twoTurns(), streams, true)
+		gate := xsync.NewGate(0)
+		cut := 0
+		for _, s := range all {
+			gate.Enter()
+			go func() {
+				defer gate.Leave()
+				defer gate.Stay(func() { s.leaving.Store(true) }, func() { cut++ })()
+				for err := error(nil); err == nil; s.Pause() {
+					_, err = s.Next()
+				}
+			}()
+		}
+		time.Sleep(limit)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		begun := time.Now()
+		if err := gate.Close(ctx); err != nil || cut > 0 {
+			t.Errorf("%d streams received no last event: %v", cut, err)
+		}
+		if took := time.Since(begun); took > limit/2+10*time.Millisecond {
+			t.Errorf("the last stream ended after %s, although all were asked within %s", took, limit/2)
+		}
+		synctest.Wait()
+	})
+}
