@@ -60,6 +60,12 @@ func isRolledBack(err error) bool {
 	return errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "40")
 }
 
+// isReplica reports whether LISTEN failed because the server is a read-only replica.
+func isReplica(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "25006"
+}
+
 // failed returns a failure of the operation op. If the server or a pooler rejected a key of
 // the DSN, it replaces err with errKey.
 func failed(op string, err error) error {

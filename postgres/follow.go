@@ -13,7 +13,8 @@ import (
 // [Options].RecheckInterval. Then it reads again. If blocks were pruned, the cursor "" is too old.
 //
 // All Follow calls of a process that read from the same database share one connection for
-// LISTEN. If that connection is lost, they end with an error.
+// LISTEN. If that connection is lost, they end with an error. On a read-only replica, Follow
+// polls instead, also if the server has become one since Open.
 func (b *Backend) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[chaingql.Block, error] {
 	c := b.chain.Load()
 	return func(yield func(chaingql.Block, error) bool) {
@@ -44,14 +45,17 @@ func (b *Backend) follow(
 		defer b.listen.leave(l, wake)
 		select {
 		case <-l.ready:
+			over, every = l.done, b.opts.RecheckInterval
 		case <-l.done:
-			return b.cause(l.err)
+			if !isReplica(l.err) {
+				return b.cause(l.err)
+			}
+			every = replicaPoll // the server has become a read-only replica since Open
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.closed:
 			return errClosed
 		}
-		over, every = l.done, b.opts.RecheckInterval
 	}
 	look := time.NewTimer(every)
 	defer look.Stop()

@@ -33,7 +33,7 @@ type Options struct {
 	// LISTEN. If it is positive, the Backend does not use prepared statements either:
 	// PgBouncer in transaction mode requires both. If it is zero, Follow uses LISTEN,
 	// except on a read-only replica, which does not support LISTEN: there Follow polls ten
-	// times per second.
+	// times per second, also if the server has become a replica since Open.
 	PollInterval time.Duration
 
 	// RecheckInterval is the interval at which Follow reads new blocks even if no

@@ -1,6 +1,8 @@
 package postgres_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/chaingql/chaingql/backendtest"
@@ -35,4 +37,35 @@ func TestBackendPollsReadOnlyReplica(t *testing.T) {
 	expectError(t, err, "read-only replica")
 	_, err = postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: "other"})
 	expectError(t, err, "there are no tables")
+}
+
+func TestFollowPollsWhenItsServerHasBecomeReplica(t *testing.T) {
+	s := ownServer(t, "fsync=off")
+	b := open(t, s.dsn("postgres"), nil)
+	all := backendtest.Chain(20, 1)
+	if err := writer(t, b).Append(t.Context(), all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	r := read(t, b, "")
+	r.expect(t, all[:10]...)
+	if err := s.end(); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.end(t) // its connection is lost
+	signal := filepath.Join(s.data(), "standby.signal")
+	if err := os.WriteFile(signal, nil, 0o644); err != nil { // a switchover: the server restarts as a replica
+		t.Fatal(err)
+	}
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	r = read(t, b, all[4].Cursor)
+	r.expect(t, all[5:10]...)
+	s.admin(t, "SELECT pg_promote()")
+	if err := writer(t, b).Append(t.Context(), all[10:15]...); err != nil {
+		t.Fatal(err)
+	}
+	r.expect(t, all[10:15]...)
+	r.stop()
+	_ = r.end(t)
 }
