@@ -25,9 +25,6 @@ var (
 	// errInvented is returned if a server names a masterchain block that no server proves or sends.
 	errInvented = errors.New("invalid response: an invented block")
 
-	// errUnchecked is returned if a response could not be checked in time.
-	errUnchecked = errors.New("the response could not be checked in time")
-
 	// errLagging wraps errMissing. It is returned if a server does not have the newest known
 	// block yet.
 	errLagging = fmt.Errorf("%w yet: the server lags behind", errMissing)
@@ -134,19 +131,32 @@ func (set *servers) connectAll(ctx context.Context) error {
 }
 
 // ask sends a query to one server after another until a response passes check, as a hedgedQuery
-// does. Calls of check do not overlap. If no server has the requested block, ask returns
-// errMissing. However, a server that fails at the moment might have the block. Therefore, if any
+// does. Calls of check do not overlap, and none follows a successful one. If no server has the requested block, ask
+// returns errMissing. However, a server that fails at the moment might have the block. Therefore, if any
 // failing server mayHave it, or responded that it lags behind, ask returns the errors of the failing
 // servers instead. In haste, errMissing includes servers that have not replied in time.
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
-	return set.askIn(ctx, set.order(), q, func(_ context.Context, answer lite.Message) error { return check(answer) })
+	var mu sync.Mutex
+	passed := false
+	return set.askIn(ctx, set.order(), q, func(own context.Context, answer lite.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !passed {
+			err := check(answer)
+			if passed = err == nil; passed || ctx.Err() == nil {
+				return err
+			}
+		}
+		<-own.Done() // askIn is about to return, or ctx ended first: the server is not responsible for an error
+		return own.Err()
+	})
 }
 
 // A checkFunc checks a response. If it queries servers, it must use ctx.
 type checkFunc = func(ctx context.Context, answer lite.Message) error
 
-// askIn is like ask, but queries only the servers whose indexes are in order, in that order. While there are more
-// responses to come, check has only half of the remaining time.
+// askIn is like ask, but queries only the servers whose indexes are in order, in that order. If a call of check takes
+// more than half of the time left, other responses are checked, too, so calls may overlap, and several may succeed.
 func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, check checkFunc) error {
 	if set.ctx.Err() != nil {
 		return errClosed
@@ -157,18 +167,17 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 	lagging := false  // whether a server lags behind the known head
 	invented := false // whether a server names a block that no server proves or sends
 	rejected := false // whether a server rejects the query
-	late := true      // whether the first server has not replied yet
-	h := set.hedge(ctx, q, order)
+	late := true      // whether the first server has neither failed nor passed yet
+	h := set.hedge(ctx, q, order, check)
 	defer h.stop()
-	for r, ok := h.next(); ok; r, ok = h.next() {
-		late = late && r.place != order[0]
-		s := set.all[r.place]
-		err := set.judge(ctx, s, q, r, check, h.running > 0 || len(h.rest) > 0)
+	for v, ok := h.next(); ok; v, ok = h.next() {
+		late = late && v.place != order[0]
+		s, err := set.all[v.place], v.err
 		switch {
 		case err == nil:
 			withheld := missing != nil && useOf(ctx) == forFollow
 			if failed != nil || invented || lagging || late || withheld { // prefer a server that works, and is fast
-				set.preferred.Store(uint32(r.place))
+				set.preferred.Store(uint32(v.place))
 			}
 			return nil
 		case ctx.Err() != nil:
@@ -181,7 +190,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		default:
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
-			if wait, ok := q.(lite.Wait); ok && isLag(r.err) {
+			if wait, ok := q.(lite.Wait); ok && v.lags {
 				hope = hope || s.mayReach(wait.SeqNo, set.head.Load())
 				h.askAll(s)
 			} else {
@@ -221,14 +230,13 @@ func (set *servers) fetch(
 }
 
 // timeout returns the time limit of one query or one attempt to connect. If there are several
-// servers, the limit is at most half of the time that the call has left. Otherwise a hung server
-// would use up the whole time of each call and would never count as failed.
+// servers, the limit is at most half of the time that the call has left, but at least a third of
+// Options.Timeout, as slow servers need. Otherwise a hung server would use up the whole time of each
+// call and would never count as failed.
 func (set *servers) timeout(ctx context.Context) time.Duration {
 	limit := set.opts.Timeout
 	if deadline, found := ctx.Deadline(); found && len(set.all) > 1 {
-		if half := time.Until(deadline) / 2; half > limit/3 { // if less is left, a timeout is not the server's fault
-			limit = min(limit, half)
-		}
+		limit = min(limit, max(time.Until(deadline)/2, limit/3))
 	}
 	return limit
 }

@@ -145,8 +145,9 @@ func (b *Backend) checkOthers(ctx context.Context, l *followConn) {
 // overtakes reports whether the server with the index place has a newer block than the head, and the head does not
 // reach that block within an eighth of the timeout. In this case, overtakes moves the head to that block.
 func (b *Backend) overtakes(ctx context.Context, place int) (overtakes bool) {
-	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/2)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer time.AfterFunc(b.opts.Timeout/2, cancel).Stop() // a server that takes longer than that has not failed
 	q, order := lite.GetMasterchainInfo{}, []int{place}
 	err := b.servers.askIn(ctx, order, q, func(ctx context.Context, answer lite.Message) error {
 		id, err := announced(answer)

@@ -18,23 +18,30 @@ const (
 	minHedgeDelay = 50 * time.Millisecond
 )
 
-// A hedgedQuery sends one query to one server after another. It queries the next server if a
-// response is an error. If a response is late, it queries one more server at the same time, so that
-// a slow server does not delay every call.
+// A hedgedQuery sends one query to one server after another, and checks each response. It queries the next server if a
+// server fails or does not have the block. If a query or a check is late, it starts one more at the same time, so that
+// a slow server does not delay every call. It gives up no check for another one, because a check may take several
+// round trips to an honest server.
 type hedgedQuery struct {
-	set     *servers
-	ctx     context.Context
-	cancel  context.CancelFunc
-	query   lite.Message
-	rest    []int // indexes of the servers that are not queried yet
-	limit   int   // of concurrent queries: 1, 2 after late, or all after askAll
-	running int
-	queued  atomic.Int32 // queries that wait for a slot in queryGate
-	delay   time.Duration
-	late    <-chan time.Time
-	replies chan reply
-	haste   *haste    // nil if all servers may take their time
-	since   time.Time // when askAll was called in haste
+	set    *servers
+	ctx    context.Context
+	cancel context.CancelFunc
+	query  lite.Message
+	check  checkFunc
+
+	rest     []int   // indexes of the servers that are not queried yet
+	answers  []reply // responses that are not checked yet
+	querying int
+	checking int
+	limit    int          // of queries and checks at the same time: 1, and one more whenever one is late
+	all      bool         // whether limit does not apply to queries: see askAll
+	queued   atomic.Int32 // queries that wait for a slot in queryGate
+	delay    time.Duration
+	late     <-chan time.Time
+	replies  chan reply
+	verdicts chan verdict
+	haste    *haste    // nil if all servers may take their time
+	since    time.Time // when askAll was called in haste
 }
 
 // A haste limits how long queries wait for servers that are slow to say that they do not have a block, after another
@@ -71,7 +78,7 @@ func (h *haste) spend(d time.Duration) time.Duration {
 // because one after the other, those that do not respond would use up the time of the call. In haste, next waits for
 // them for a limited time only.
 func (h *hedgedQuery) askAll(s *server) {
-	h.limit = cap(h.replies)
+	h.all = true
 	if h.haste == nil || !h.since.IsZero() {
 		return
 	}
@@ -87,15 +94,21 @@ type reply struct {
 	err     error
 }
 
-// hedge starts a hedgedQuery to the servers in the given order. Call stop when the response is not
-// needed any more.
-func (set *servers) hedge(ctx context.Context, q lite.Message, order []int) *hedgedQuery {
-	h := &hedgedQuery{set: set, query: q, rest: order, limit: 1, replies: make(chan reply, len(order))}
+// A verdict is the result of a query to a server: nil if its response has passed the check, or see servers.judge.
+type verdict struct {
+	place int  // index of the server
+	lags  bool // whether the server responded that it lags
+	err   error
+}
+
+// hedge starts a hedgedQuery to the servers in the given order. Call stop when no verdict is needed any more.
+func (set *servers) hedge(ctx context.Context, q lite.Message, order []int, check checkFunc) *hedgedQuery {
+	h := &hedgedQuery{set: set, query: q, check: check, rest: order, limit: 1}
+	h.replies, h.verdicts = make(chan reply, len(order)), make(chan verdict, len(order))
 	h.haste, _ = ctx.Value(hasteKey{}).(*haste)
 	h.ctx, h.cancel = context.WithCancel(ctx)
 	if len(order) > 1 {
 		h.delay = set.hedgeDelay(set.all[order[1]])
-		h.late = time.After(h.delay)
 	}
 	return h
 }
@@ -105,35 +118,48 @@ func (set *servers) hedgeDelay(s *server) time.Duration {
 	return min(max(minHedgeDelay, hedgeFactor*s.usualLatency()), set.opts.Timeout/4)
 }
 
-// next returns the next reply. ok is false if all servers have replied, or if time is up in haste.
-func (h *hedgedQuery) next() (r reply, ok bool) {
+// next returns the next verdict. ok is false if there are no more, or if time is up in haste.
+func (h *hedgedQuery) next() (v verdict, ok bool) {
 	for {
-		for h.running < h.limit && len(h.rest) > 0 {
+		for len(h.answers) > 0 && h.checking < h.limit {
+			h.judge(h.answers[0])
+			h.answers = h.answers[1:]
+		}
+		for len(h.rest) > 0 && (h.all || h.querying < 2 && h.querying+h.checking < h.limit) {
 			h.send(h.rest[0])
 			h.rest = h.rest[1:]
 		}
-		if h.running == 0 {
-			return r, false
+		if h.querying+h.checking == 0 {
+			return v, false
 		}
 		select {
-		case r = <-h.replies:
-			h.running--
-			return r, true
+		case r := <-h.replies:
+			h.querying--
+			if r.err != nil {
+				return h.verdict(r), true
+			}
+			h.answers = append(h.answers, r)
+		case v = <-h.verdicts:
+			h.checking--
+			return v, true
 		case <-h.late:
-			switch {
-			case h.queued.Load() > 0: // the server is not responsible for this wait
+			switch hasty := !h.since.IsZero(); {
+			case h.queued.Load() > 0 || hasty && h.checking > 0: // no server is responsible for this wait
 				h.late = time.After(h.delay)
-			case !h.since.IsZero():
-				return r, false
+			case hasty:
+				return v, false
 			default:
-				h.limit = max(2, h.limit)
+				h.limit++
 			}
 		}
 	}
 }
 
 func (h *hedgedQuery) send(place int) {
-	h.running++
+	h.querying++
+	if h.delay > 0 && h.since.IsZero() {
+		h.late = time.After(h.delay)
+	}
 	go func() {
 		r := reply{place: place}
 		r.err = recoverPanics(func() (err error) {
@@ -144,16 +170,37 @@ func (h *hedgedQuery) send(place int) {
 	}()
 }
 
-// stop cancels queries in flight and waits until they have ended.
+func (h *hedgedQuery) judge(r reply) {
+	h.checking++
+	if h.since.IsZero() {
+		h.late = nil
+		if deadline, found := h.ctx.Deadline(); found { // a check may query servers several times
+			h.late = time.After(time.Until(deadline) / 2)
+		}
+	}
+	go func() { h.verdicts <- h.verdict(r) }()
+}
+
+func (h *hedgedQuery) verdict(r reply) verdict {
+	return verdict{r.place, isLag(r.err), h.set.judge(h.ctx, h.set.all[r.place], h.query, r, h.check)}
+}
+
+// stop cancels queries and checks that are in progress, and waits until they have ended.
 func (h *hedgedQuery) stop() {
 	h.cancel()
 	if !h.since.IsZero() {
 		h.haste.spend(time.Since(h.since) - h.delay)
 	}
-	for ; h.running > 0; h.running-- {
-		if r := <-h.replies; r.release != nil {
+	for ; h.querying > 0; h.querying-- {
+		h.answers = append(h.answers, <-h.replies)
+	}
+	for _, r := range h.answers {
+		if r.release != nil {
 			r.release()
 		}
+	}
+	for ; h.checking > 0; h.checking-- {
+		<-h.verdicts
 	}
 }
 

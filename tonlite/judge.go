@@ -12,29 +12,19 @@ import (
 
 // judge calls check with the response of server s to q. It returns an error if s failed, sent an
 // invalid response, or does not have the block. A block that no server proves or sends is not the fault of s if s lags,
-// or in haste. If there are more responses to come, check has half of the remaining time, because s can delay it. A
-// check that takes longer shows nothing.
-func (set *servers) judge(
-	ctx context.Context, s *server, q lite.Message, r reply, check checkFunc, more bool,
-) error {
+// or in haste.
+func (set *servers) judge(ctx context.Context, s *server, q lite.Message, r reply, check checkFunc) error {
 	err := r.err
 	if isLag(err) {
 		s.lags()
 	}
-	if begin, own := time.Now(), ctx; err == nil {
-		if deadline, found := ctx.Deadline(); found && more {
-			var cancel context.CancelFunc
-			own, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
-			defer cancel()
-		}
-		err = recoverPanics(func() error { return check(own, r.answer) })
+	if begin := time.Now(); err == nil {
+		err = recoverPanics(func() error { return check(ctx, r.answer) })
 		if r.release(); err == nil {
 			s.succeeded(q)
 			return nil
 		}
 		switch {
-		case own.Err() != nil && ctx.Err() == nil:
-			return fmt.Errorf("%w: %v", errUnchecked, err) // not %w: the block may not be missing
 		case errors.Is(err, errUnproven) && s.lagged(begin):
 			err = fmt.Errorf("%w: %v", lite.Error{Code: lite.CodeTimeout, Message: "no proof yet"}, err)
 		case !errors.Is(err, errMissing):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -86,7 +87,7 @@ func (b *Backend) find(ctx context.Context, head, want lite.BlockID) (found chai
 // committingMaster returns the seq_no of the first masterchain block that commits to the shard block
 // want or to a successor of it. A server's header of want says after which masterchain block want was
 // created, which only shortens the search: the result follows from proven masterchain blocks.
-func (s *pageReader) committingMaster(ctx context.Context, head, want lite.BlockID) (master uint32, err error) {
+func (s *pageReader) committingMaster(ctx context.Context, head, want lite.BlockID) (uint32, error) {
 	newest, err := s.chain(ctx, head.SeqNo, head.SeqNo)
 	if err != nil {
 		return 0, err
@@ -97,14 +98,15 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 	if err := s.acquire(ctx); err != nil {
 		return 0, err
 	}
-	tooFar := false
+	var master atomic.Uint32 // 0 if want does not exist
+	var tooFar atomic.Bool
 	check := func(ctx context.Context, answer lite.Message) error {
 		a, ok := answer.(lite.BlockHeader)
 		if !ok || a.ID.Workchain != want.Workchain || a.ID.SeqNo != want.SeqNo ||
 			!lite.Overlap(a.ID.Shard, want.Shard) {
 			return errAnswer
 		}
-		if master = 0; a.ID.Shard != want.Shard { // the block of the parent or a child: want does not exist
+		if a.ID.Shard != want.Shard { // the block of the parent or a child: want does not exist
 			return nil
 		}
 		var created uint32
@@ -112,11 +114,16 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 			created, err = parseCreation(a)
 			return err
 		})
-		if err == nil {
-			master, err = s.firstCommitting(ctx, created, head.SeqNo, want)
+		if err != nil {
+			return err
 		}
-		if tooFar = errors.Is(err, errCommitDelay); tooFar { // the server may be honest, so it stays in use
+		first, err := s.firstCommitting(ctx, created, head.SeqNo, want)
+		switch {
+		case errors.Is(err, errCommitDelay): // the server may be honest, so it stays in use
+			tooFar.Store(true)
 			return nil
+		case err == nil:
+			master.Store(first)
 		}
 		return err
 	}
@@ -124,15 +131,13 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 	if err = s.servers.askIn(ctx, s.servers.order(), q, check); errors.Is(err, errMissing) { // the servers may lag
 		err = s.servers.askIn(ctx, s.servers.order(), s.servers.after(head.SeqNo, q), check)
 	}
-	switch {
-	case err != nil:
-		return 0, err
-	case tooFar:
+	switch first := master.Load(); {
+	case err != nil || first > 0:
+		return first, err
+	case tooFar.Load():
 		return 0, errCommitDelay
-	case master == 0:
-		return 0, chaingql.ErrBlockNotFound
 	}
-	return master, nil
+	return 0, chaingql.ErrBlockNotFound
 }
 
 // firstCommitting returns the seq_no of the first masterchain block in (created, head] that commits to

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/chaingql/chaingql/tonlite/internal/cell"
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -30,7 +31,7 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 
 // readHead is like currentHead, but always queries a server.
 func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
-	lagging := false // whether a server lags behind the head
+	var lagging atomic.Bool // whether a server lags behind the head
 	q, order := lite.GetMasterchainInfo{}, b.servers.order()
 	err := b.servers.askIn(ctx, order, q, func(ctx context.Context, answer lite.Message) error {
 		id, err := announced(answer)
@@ -38,16 +39,16 @@ func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
 			return err
 		}
 		if head, _ := b.knownHead(); id.SeqNo < head.SeqNo {
-			lagging = true
+			lagging.Store(true)
 			return errLagging
 		}
 		return b.advance(ctx, id)
 	})
-	if b.opts.Unproven && lagging && ctx.Err() == nil && b.dropHead(ctx) {
+	if b.opts.Unproven && lagging.Load() && ctx.Err() == nil && b.dropHead(ctx) {
 		return b.readHead(ctx)
 	}
 	head, _ := b.knownHead()
-	if lagging && ctx.Err() == nil {
+	if lagging.Load() && ctx.Err() == nil {
 		err = nil // no server has a newer block
 	}
 	return head, err
@@ -232,18 +233,19 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 // set, it requires a proof of the block. If no server proves or sends the block, the id may be invented and shows
 // nothing, so lookup asks the next server for the id. If wait is set, a server that lags waits for the block, instead
 // of responding that it does not have the block.
-func (b *Backend) lookup(ctx context.Context, seqNo uint32, wait, proven bool) (m *master, err error) {
+func (b *Backend) lookup(ctx context.Context, seqNo uint32, wait, proven bool) (*master, error) {
 	var q lite.Message = lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}
 	if wait {
 		q = b.servers.after(seqNo, q)
 	}
-	err = b.servers.askIn(ctx, b.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
+	var found atomic.Pointer[master]
+	err := b.servers.askIn(ctx, b.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
 		id, err := lookedUp(answer, seqNo)
 		if err != nil {
 			return err
 		}
 		if known, ok := b.masters.get(seqNo); ok && known.id == id {
-			m = known
+			found.Store(known)
 			return nil
 		}
 		if proven {
@@ -251,12 +253,16 @@ func (b *Backend) lookup(ctx context.Context, seqNo uint32, wait, proven bool) (
 				return err
 			}
 		}
-		if m, err = b.master(ctx, id); errors.Is(err, errMissing) {
-			err = fmt.Errorf("%w %v, which is not sent: %w", errUnproven, id, err)
+		m, err := b.master(ctx, id)
+		switch {
+		case errors.Is(err, errMissing):
+			return fmt.Errorf("%w %v, which is not sent: %w", errUnproven, id, err)
+		case err == nil:
+			found.Store(m)
 		}
 		return err
 	})
-	return m, err
+	return found.Load(), err
 }
 
 func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {

@@ -19,9 +19,9 @@ type Options struct {
 	// exceeds Timeout, the Backend stops using it for a while and queries another server. One
 	// call may therefore take several times Timeout. If there are several servers, and the
 	// context of a call has less than twice Timeout left, a server gets only half of the
-	// remaining time, so that another server can still respond. If a server reports no new
-	// masterchain block for Timeout, Follow switches to another server. If Timeout is zero or
-	// negative, DefaultTimeout is used.
+	// remaining time, but at least a third of Timeout, so that another server can still
+	// respond. If a server reports no new masterchain block for Timeout, Follow switches to
+	// another server. If Timeout is zero or negative, DefaultTimeout is used.
 	Timeout time.Duration
 
 	// Cache is the maximum number of masterchain blocks that are cached together with the shard

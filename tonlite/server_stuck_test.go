@@ -138,6 +138,42 @@ func TestFailingServerHidesTheEndOfTheHistoryForAMinute(t *testing.T) {
 	}
 }
 
+// TestServerThatHangsAfterItNamedBlocksHidesTheEndOfTheHistoryForAMinute uses calls that have too little time left for
+// the server's timeout if it names an old block just in time. It works otherwise.
+func TestServerThatHangsAfterItNamedBlocksHidesTheEndOfTheHistoryForAMinute(t *testing.T) {
+	for _, late := range []time.Duration{time.Millisecond, 1500 * time.Millisecond, 2300 * time.Millisecond} {
+		t.Run(fmt.Sprintf("after %v", late), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(320)
+				liar, one, two := m.start(chain), m.start(chain), m.start(chain)
+				for _, s := range []*liteservertest.Server{liar, one, two} {
+					s.Forget(220)
+				}
+				b := m.open(liar.Config(one, two), nil)
+				following(t, b, cursor(319))
+				liar.SetLie(liteservertest.FalseClaims)
+				liar.Delay(late)
+				liar.DelayData(time.Hour)
+				for begin := time.Now(); time.Since(begin) < 3*time.Minute; time.Sleep(3 * time.Second) {
+					b.Prefer(0)
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+					if err := b.Ping(ctx); err != nil {
+						t.Error(err)
+					}
+					cancel()
+					after := time.Since(begin)
+					ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+					_, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 3, After: cursor(100)})
+					cancel()
+					if !errors.Is(err, chaingql.ErrCursorTooOld) && after > 70*time.Second {
+						t.Errorf("after %v: an old page returned error %v, want ErrCursorTooOld", after, err)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A server that limits the rate of its clients has blocks that the other one does not have. A client reads them, and
 // repeats each page that fails.
 func TestServerThatFailsForSecondsKeepsItsHistory(t *testing.T) {
