@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/strictjson"
 )
 
 // A codec implements one subprotocol. It decodes messages from the peer, appends messages for the peer to a buffer, and
@@ -72,10 +74,38 @@ const (
 type message struct {
 	kind    kind
 	id      operationID
-	payload []byte // a copy of the raw JSON; nil if absent or null
+	payload []byte // a part of the frame; nil if absent or null
 	reply   []byte // error response if kind is kindMalformed or kindInvalid; may be nil
 	reason  string // reason for the close frame if kind is kindMalformed
 	limit   string // limit that the message exceeds; empty if there is none
+}
+
+// parts holds the fields of a message, as JSON. If a key is repeated, its last value counts, as for JSON.parse. A field
+// that is absent is nil.
+type parts struct {
+	id, payload json.RawMessage // a payload of null is nil, too
+	kind        string          // the field type; empty if it is not a string
+}
+
+// split finds the parts of a message. It reports false if the frame is not a JSON object. It does not store other
+// fields, because a peer may send thousands of them, and storing them takes several times as long as reading them.
+func split(frame []byte) (p parts, ok bool) {
+	var kind []byte
+	err := strictjson.Fields(frame, func(key, value []byte) {
+		switch string(key) {
+		case "id":
+			p.id = value
+		case "type":
+			kind = value
+		case "payload":
+			p.payload = nonNull(value)
+		}
+	})
+	if err != nil {
+		return parts{}, false
+	}
+	_ = json.Unmarshal(kind, &p.kind)
+	return p, true
 }
 
 // An operationID is the id of an operation. Most peers send a string, but some send a number or no id. Responses

@@ -1,7 +1,6 @@
 package gqlws
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -22,27 +21,19 @@ func (legacy) frequentKeepAlives() bool             { return true }
 func (legacy) lossEndsConnection() bool             { return true }
 
 func (l legacy) decode(frame []byte) message {
-	var f struct {
-		ID      json.RawMessage `json:"id"`
-		Type    json.RawMessage `json:"type"`
-		Payload json.RawMessage `json:"payload"`
-	}
-	// Check the first byte, because json.Unmarshal accepts null for a struct.
-	trimmed := bytes.TrimLeft(frame, " \t\r\n")
-	if len(trimmed) == 0 || trimmed[0] != '{' || json.Unmarshal(frame, &f) != nil {
+	f, ok := split(frame)
+	if !ok {
 		return message{
 			kind:  kindMalformed,
 			reply: appendConnectionError(nil, encodeError("Message is not a JSON object", "")),
 		}
 	}
 
-	m := message{payload: nonNull(f.Payload)}
-	id, long, idErr := parseID(f.ID, l.maxID)
+	m := message{payload: f.payload}
+	id, long, idErr := parseID(f.id, l.maxID)
 	m.id = id
 
-	var typ string
-	_ = json.Unmarshal(f.Type, &typ) // if the type is not a string, typ stays empty, which is unknown
-	switch typ {
+	switch f.kind {
 	case "connection_init":
 		m.kind = kindInit
 		return m

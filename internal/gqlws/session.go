@@ -35,7 +35,8 @@ type Session interface {
 
 	// Start validates an operation and returns the functions that run it. payload is the raw JSON payload of a start or
 	// subscribe message. It is nil if the payload is absent or null, which only the legacy protocol allows. The Session
-	// may keep payload. ctx is canceled when the operation ends. Start must not block for long.
+	// may keep payload, which then keeps the whole message in memory. ctx is canceled when the operation ends. Start
+	// must not block for long.
 	//
 	// If Start returns a *RequestError, its Errors are sent to the peer with the operation's id. If Start returns any
 	// other error, the error is logged and the peer receives an internal error. If the peer's credential has expired

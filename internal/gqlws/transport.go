@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/strictjson"
 )
 
 // These are the close codes of graphql-transport-ws. Code 4406 (subprotocol not acceptable) is missing, because the
@@ -37,27 +39,24 @@ func (transport) frequentKeepAlives() bool             { return false }
 func (transport) lossEndsConnection() bool             { return false }
 
 func (t transport) decode(frame []byte) message {
-	var f map[string]json.RawMessage // not a struct, because a struct would accept the key "TYPE" for "type"
-	if json.Unmarshal(frame, &f) != nil || f == nil {
+	f, ok := split(frame)
+	if !ok {
 		return malformed("Message is not a JSON object")
 	}
-	payload := nonNull(f["payload"])
-	var typ string
-	_ = json.Unmarshal(f["type"], &typ) // if the type is not a string, typ stays empty, which is unknown
-	switch typ {
+	switch f.kind {
 	case "connection_init":
-		return withObject(kindInit, payload)
+		return withObject(kindInit, f.payload)
 	case "ping":
-		return withObject(kindPing, payload)
+		return withObject(kindPing, f.payload)
 	case "pong":
-		return withObject(kindPong, payload)
+		return withObject(kindPong, f.payload)
 	case "subscribe":
-		if reason := checkSubscribe(payload); reason != "" {
+		if reason := checkSubscribe(f.payload); reason != "" {
 			return malformed(reason)
 		}
-		return t.withID(kindStart, f["id"], payload)
+		return t.withID(kindStart, f.id, f.payload)
 	case "complete":
-		return t.withID(kindStop, f["id"], nil)
+		return t.withID(kindStop, f.id, nil)
 	}
 	return malformed("Message type is unknown")
 }
@@ -94,24 +93,33 @@ func checkSubscribe(payload []byte) string {
 	if payload == nil || payload[0] != '{' {
 		return "Payload of subscribe is not an object"
 	}
-	var p map[string]json.RawMessage
-	if err := json.Unmarshal(payload, &p); err != nil {
-		panic(err) // the frame was decoded before, so this is valid JSON
-	}
-	for _, field := range []struct {
+	fields := [...]struct {
 		name, kind string
 		first      byte
+		value      []byte
 	}{
-		{"query", "a string", '"'},
-		{"operationName", "a string", '"'},
-		{"variables", "an object", '{'},
-		{"extensions", "an object", '{'},
-	} {
-		if raw := nonNull(p[field.name]); raw != nil && raw[0] != field.first {
-			return field.name + " is not " + field.kind
+		{"query", "a string", '"', nil},
+		{"operationName", "a string", '"', nil},
+		{"variables", "an object", '{', nil},
+		{"extensions", "an object", '{', nil},
+	}
+	query, extensions := &fields[0], &fields[3]
+	err := strictjson.Fields(payload, func(key, value []byte) {
+		for i := range fields {
+			if string(key) == fields[i].name {
+				fields[i].value = nonNull(value)
+			}
+		}
+	})
+	if err != nil {
+		panic(err) // the frame was decoded before, so this is valid JSON
+	}
+	for _, f := range fields {
+		if f.value != nil && f.value[0] != f.first {
+			return f.name + " is not " + f.kind
 		}
 	}
-	if nonNull(p["query"]) == nil && nonNull(p["extensions"]) == nil {
+	if query.value == nil && extensions.value == nil {
 		return "query is missing"
 	}
 	return ""

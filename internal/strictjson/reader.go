@@ -121,7 +121,9 @@ func (r *Reader) Value() (any, error) {
 		s, err := r.Text()
 		return string(s), err
 	case c == '-' || c >= '0' && c <= '9':
-		return r.number()
+		start := r.at
+		err := r.number()
+		return json.Number(r.text[start:r.at]), err
 	case r.word("null"):
 		return nil, nil
 	case r.word("true"):
@@ -181,8 +183,7 @@ func (r *Reader) array() (any, error) {
 	return array, err
 }
 
-func (r *Reader) number() (any, error) {
-	start := r.at
+func (r *Reader) number() error {
 	digits := func() bool {
 		from := r.at
 		for r.at < len(r.text) && r.text[r.at] >= '0' && r.text[r.at] <= '9' {
@@ -201,18 +202,18 @@ func (r *Reader) number() (any, error) {
 	}
 	is("-")
 	if !is("0") && !digits() {
-		return nil, r.unexpected()
+		return r.unexpected()
 	}
 	if is(".") && !digits() {
-		return nil, r.unexpected()
+		return r.unexpected()
 	}
 	if is("eE") {
 		is("+-")
 		if !digits() {
-			return nil, r.unexpected()
+			return r.unexpected()
 		}
 	}
-	return json.Number(r.text[start:r.at]), nil
+	return nil
 }
 
 // Text reads a string. The result is a part of the text, or of a buffer that is overwritten after the next Reset.
@@ -242,9 +243,11 @@ func (r *Reader) Text() ([]byte, error) {
 			return text, nil
 		case '\\':
 			r.room = append(r.room, r.text[start:r.at]...)
-			if err := r.escape(); err != nil {
+			c, err := r.escape()
+			if err != nil {
 				return nil, err
 			}
+			r.room = utf8.AppendRune(r.room, c)
 			start = r.at
 		default: // a control character
 			return nil, r.unexpected()
@@ -252,11 +255,12 @@ func (r *Reader) Text() ([]byte, error) {
 	}
 }
 
-// escape reads one escape sequence, or two if they are a surrogate pair.
-func (r *Reader) escape() error {
+// escape reads one escape sequence, or two if they are a surrogate pair. It returns a lone surrogate as it is:
+// AppendRune turns it into the replacement character.
+func (r *Reader) escape() (rune, error) {
 	r.at++
 	if r.at >= len(r.text) {
-		return r.unexpected()
+		return 0, r.unexpected()
 	}
 	c := rune(r.text[r.at])
 	switch c {
@@ -274,7 +278,7 @@ func (r *Reader) escape() error {
 	case 'u':
 		first, ok := r.hex4(r.at + 1)
 		if !ok {
-			return r.unexpected()
+			return 0, r.unexpected()
 		}
 		c = first
 		r.at += 4
@@ -285,11 +289,10 @@ func (r *Reader) escape() error {
 			}
 		}
 	default:
-		return r.unexpected()
+		return 0, r.unexpected()
 	}
 	r.at++
-	r.room = utf8.AppendRune(r.room, c) // a lone surrogate becomes the replacement character
-	return nil
+	return c, nil
 }
 
 func (r *Reader) hex4(at int) (rune, bool) {
