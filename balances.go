@@ -15,7 +15,7 @@ import (
 // accounts in the request with one call.
 func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 	if a.call.op == nil || !a.call.op.Batches() { // there is no op if graphql-go executes the query
-		return r.readBalance(ctx, a.address)
+		return r.readBalance(ctx, a.call, a.address)
 	}
 	if a.call.balances == nil {
 		a.call.balances, a.call.err = map[Address]balance{}, errPanicked // remains set if the Backend panics
@@ -29,7 +29,7 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 		return known.amount, known.err
 	}
 	a.call.balances[a.address] = balance{err: errPanicked} // remains set if the Backend panics
-	amount, err := r.readBalance(ctx, a.address)
+	amount, err := r.readBalance(ctx, a.call, a.address)
 	a.call.balances[a.address] = balance{amount, err}
 	return amount, err
 }
@@ -37,14 +37,18 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 var errPanicked = errors.New("chaingql: the Backend panicked")
 
 // readBalance reads the balance of one account from the Backend.
-func (r *resolvers) readBalance(ctx context.Context, addr Address) (*big.Int, error) {
+func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amount *big.Int, err error) {
+	if err := r.wait(ctx, c); err != nil {
+		return nil, err
+	}
+	defer r.waited(c, &err)
 	if err := r.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer r.release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
-	amount, err := r.backend.Balance(ctx, addr)
+	amount, err = r.backend.Balance(ctx, addr)
 	if err == nil || errors.Is(err, ErrNotFound) {
 		r.chains.newest.Load().blocks.Retry() // the Backend works again, so Follow may work too
 	}
@@ -61,7 +65,7 @@ func (r *resolvers) readBalance(ctx context.Context, addr Address) (*big.Int, er
 
 // readBatch reads all balances of a request with one Backend call. It does nothing if the request has fewer than two
 // addresses or the Backend is not a BalanceBatcher.
-func (r *resolvers) readBatch(ctx context.Context, c *call) error {
+func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 	if r.batcher == nil {
 		return nil
 	}
@@ -75,6 +79,10 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) error {
 	if len(addrs) < 2 {
 		return nil
 	}
+	if err := r.wait(ctx, c); err != nil {
+		return err
+	}
+	defer r.waited(c, &err)
 	if err := r.acquire(ctx); err != nil {
 		return err
 	}

@@ -60,9 +60,6 @@ func (q pageQuery) forBackend() BlocksQuery {
 func (r *resolvers) read(
 	ctx context.Context, c *call, q pageQuery,
 ) (blocklog.List[Block], blocklog.Window[Block], error) {
-	if c.busy {
-		return blocklog.List[Block]{}, blocklog.Window[Block]{}, errBusy
-	}
 	ch := r.chainOf(c)
 	w := ch.blocks.Window()
 	if blocks, ok := within(&w, &q); ok {
@@ -72,17 +69,20 @@ func (r *resolvers) read(
 	if !w.Live {
 		ch.blocks.Start()
 	}
-	blocks, err := r.readStored(ctx, ch, q, w.Reached)
-	if err != nil {
-		return blocklog.List[Block]{}, blocklog.Window[Block]{}, c.noteBusy(err)
-	}
-	return blocklog.ListOf(blocks), blocklog.Window[Block]{}, nil
+	blocks, err := r.readStored(ctx, c, ch, q, w.Reached)
+	return blocklog.ListOf(blocks), blocklog.Window[Block]{}, err
 }
 
 // readStored returns a page of chain ch from the Backend. Concurrent identical reads share one Backend call. seen is
 // the cursor of the newest block that clients have seen.
-func (r *resolvers) readStored(ctx context.Context, ch *chain, q pageQuery, seen string) ([]Block, error) {
-	blocks, err := ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
+func (r *resolvers) readStored(
+	ctx context.Context, c *call, ch *chain, q pageQuery, seen string,
+) (blocks []Block, err error) {
+	if err := r.wait(ctx, c); err != nil {
+		return nil, err
+	}
+	defer r.waited(c, &err)
+	blocks, err = ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
 		if err := r.acquire(shared); err != nil {
 			return nil, err
 		}
@@ -92,11 +92,12 @@ func (r *resolvers) readStored(ctx context.Context, ch *chain, q pageQuery, seen
 	if len(blocks) > 0 {
 		ch.blocks.Observed(string(blocks[len(blocks)-1].Cursor))
 	}
-	return blocks, r.waited(ctx, err)
+	return blocks, r.sharedError(ctx, err)
 }
 
-// waited returns a timeout error if err means that the shared call of another request took too long, and otherwise err.
-func (r *resolvers) waited(ctx context.Context, err error) error {
+// sharedError returns a timeout error if err means that the shared call of another request took too long, and otherwise
+// err.
+func (r *resolvers) sharedError(ctx context.Context, err error) error {
 	if errors.Is(err, xsync.ErrWaited) {
 		r.limit(ctx, "BackendTimeout")
 		return late()

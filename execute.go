@@ -55,11 +55,14 @@ func newPreparations(requests int) (p preparations) {
 	newLane := func(callers int) *xsync.Lane {
 		return xsync.NewLane(runtime.GOMAXPROCS(0), callers, preparationPatience)
 	}
-	share := min(requests, max(requests/8*3, minLane))
+	share := laneShare(requests)
 	p.http.compiled, p.http.small, p.large = newLane(0), newLane(share), newLane(share)
 	p.messages.compiled, p.messages.small = newLane(0), newLane(0)
 	return p
 }
+
+// laneShare returns how many of a number of concurrent requests a lane admits.
+func laneShare(requests int) int { return min(requests, max(requests/8*3, minLane)) }
 
 // A prepared request has an operation that is ready to run, or errors. It has neither if the caller wanted only a
 // compiled document and there is none.
@@ -243,7 +246,7 @@ func (h *Handler) execute(
 	work.leave()
 	status := statusData
 	switch {
-	case (x.call.busy || x.call.unavailable || out.refused) && codec == nil: // a retry can succeed
+	case (x.call.busy() || x.call.unavailable || out.refused) && codec == nil: // a retry can succeed
 		status = statusUnavailable
 		w.Header().Set("Retry-After", "1")
 	case x.call.failed:

@@ -135,14 +135,22 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 		within, cancel := r.deadline(ctx)
 		return within, cancel, nil
 	}
-	if c.busy {
-		return nil, nil, errBusy
+	if err := r.wait(ctx, c); err != nil {
+		return nil, nil, err
 	}
 	if err := r.acquire(ctx); err != nil {
-		return nil, nil, c.noteBusy(err)
+		r.waited(c, &err)
+		return nil, nil, err
 	}
 	within, cancel := r.deadline(ctx)
-	return within, func() { cancel(); r.release() }, nil
+	return within, func() {
+		err := within.Err()
+		if cancel(); ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = late()
+		}
+		r.release()
+		r.waited(c, &err)
+	}, nil
 }
 
 // A hostStream is a subscription to a field of the host. One goroutine reads the host's sequence, as fast as the

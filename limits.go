@@ -105,7 +105,9 @@ type Limits struct {
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. A further call waits for at most half of
-	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). Default: 64.
+	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). It fails at once while three
+	// eighths of Requests (or InFlight, if that is more) wait for the Backend, or an eighth if the query has waited for
+	// the Backend before, so that queries that need no Backend call are still served. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

@@ -95,25 +95,17 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 		return nil, nil
 	case get == nil:
 		return nil, errLookup
-	case c.busy:
-		return nil, errBusy
 	case !w.Live:
 		ch.blocks.Start()
 	}
-	b, err := ch.lookups.Do(ctx, sharedLookup{l, w.Reached}, func(shared context.Context) (*Block, error) {
-		if err := r.acquire(shared); err != nil {
-			return nil, err
-		}
-		defer r.release()
-		return r.lookUp(r.reading(shared, ctx), ch, l, get)
-	})
+	b, err := r.findStored(ctx, c, ch, sharedLookup{l, w.Reached}, get)
 	if errors.Is(err, errLookup) { // the Backend has no complete index
 		if b = l.within(&w, false); b != nil {
 			return b, nil
 		}
 	}
 	if err != nil {
-		return nil, c.noteBusy(r.waited(ctx, err))
+		return nil, err
 	}
 	if b != nil {
 		ch.blocks.Observed(string(b.Cursor))
@@ -121,6 +113,24 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 		c.stored = true
 	}
 	return b, nil
+}
+
+// findStored finds a block with a call of the Backend. Concurrent identical calls are one.
+func (r *resolvers) findStored(
+	ctx context.Context, c *call, ch *chain, l sharedLookup, get func(context.Context) (Block, error),
+) (b *Block, err error) {
+	if err := r.wait(ctx, c); err != nil {
+		return nil, err
+	}
+	defer r.waited(c, &err)
+	b, err = ch.lookups.Do(ctx, l, func(shared context.Context) (*Block, error) {
+		if err := r.acquire(shared); err != nil {
+			return nil, err
+		}
+		defer r.release()
+		return r.lookUp(r.reading(shared, ctx), ch, l.lookup, get)
+	})
+	return b, r.sharedError(ctx, err)
 }
 
 // lookupCall returns the call of the Backend that finds the block, or nil if the Backend has none.

@@ -2,7 +2,6 @@ package chaingql
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -25,6 +24,7 @@ type resolvers struct {
 	timeout   time.Duration // of one Backend call
 	chains    *chains
 	slots     *xsync.Semaphore // of Limits.InFlight; nil means no limit
+	waiting   [2]*xsync.Gate   // queries that wait for the Backend for the first time, and again
 
 	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
@@ -41,7 +41,8 @@ type call struct {
 	page        page                // the first page in the query; most queries have no other
 	balances    map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
 	err         error               // the error of reading the balances together
-	busy        bool                // no slot was free in time for a Backend call; the query waits for no other
+	asked       bool                // the query has waited for the Backend before
+	refused     error               // errBusy or a timeout; the query does not wait for the Backend again
 	unavailable bool                // the Backend returned ErrUnavailable
 	failed      bool                // the response has errors
 	final       bool                // the response is cacheable, and no later block can change it
@@ -102,13 +103,9 @@ func addressOf(arg any) (Address, error) {
 func (r *resolvers) balance(ctx context.Context, src any, args plan.Args) (any, error) {
 	a := src.(*account)
 	if !a.asked {
-		if a.call.busy {
-			return nil, errBusy
-		}
 		a.call.final = false
 		a.asked, a.err = true, errPanicked // remains set if the Backend panics
 		a.amount, a.err = r.amount(ctx, a)
-		a.err = a.call.noteBusy(a.err)
 	}
 	switch amount := a.amount; {
 	case a.err != nil:
@@ -275,60 +272,4 @@ func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error)
 	}
 	i.latency = max(0, i.now.Sub(fresh)-usual)
 	return i, nil
-}
-
-// errBusy is the error of a field for which no slot was free in time.
-var errBusy = &plan.Error{Message: "Too many calls of the backend at once.", Code: codeUnavailable, Limit: "InFlight"}
-
-// acquire takes a slot for one Backend call of a query; release frees the slot. acquire waits for at most half of
-// BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they began to wait, so that a
-// query with many calls does not overtake a query with few. A Backend call that ignores its context keeps its slot
-// until it returns. The block log makes few calls, and needs no slots for them.
-func (r *resolvers) acquire(ctx context.Context) error {
-	if r.slots == nil {
-		return nil
-	}
-	patience := r.timeout
-	if patience == 0 {
-		patience = DefaultLimits().BackendTimeout
-	}
-	switch {
-	case r.slots.Acquire(ctx, patience/2):
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	r.limit(ctx, errBusy.Limit)
-	return errBusy
-}
-
-func (r *resolvers) release() {
-	if r.slots != nil {
-		r.slots.Release()
-	}
-}
-
-// deadline returns a context for one call of the Backend.
-func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	t := xsync.WithTimeout(ctx, r.timeout)
-	return t, t.Stop
-}
-
-// explain returns the error of a timeout if the deadline of ctx has passed and err says nothing more precise, and
-// otherwise err.
-func (r *resolvers) explain(ctx context.Context, err error) error {
-	var known *plan.Error
-	expired := errors.Is(ctx.Err(), context.DeadlineExceeded)
-	if expired && !errors.As(err, &known) && !errors.Is(err, ErrUnavailable) {
-		r.limit(ctx, "BackendTimeout")
-		return late()
-	}
-	return err
-}
-
-// noteBusy records whether err is errBusy or ErrUnavailable, and returns err.
-func (c *call) noteBusy(err error) error {
-	c.unavailable = c.unavailable || errors.Is(err, ErrUnavailable)
-	c.busy = c.busy || errors.Is(err, errBusy)
-	return err
 }

@@ -1,0 +1,98 @@
+package chaingql
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chaingql/chaingql/internal/plan"
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+// errBusy is the error of a field for which no slot was free in time.
+var errBusy = &plan.Error{Message: "Too many calls of the backend at once.", Code: codeUnavailable, Limit: "InFlight"}
+
+// acquire takes a slot for one Backend call of a query; release frees the slot. acquire waits for at most half of
+// BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they began to wait, so that a
+// query with many calls does not overtake a query with few. A Backend call that ignores its context keeps its slot
+// until it returns. The block log makes few calls, and needs no slots for them.
+func (r *resolvers) acquire(ctx context.Context) error {
+	if r.slots == nil {
+		return nil
+	}
+	patience := r.timeout
+	if patience == 0 {
+		patience = DefaultLimits().BackendTimeout
+	}
+	switch {
+	case r.slots.Acquire(ctx, patience/2):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	r.limit(ctx, errBusy.Limit)
+	return errBusy
+}
+
+func (r *resolvers) release() {
+	if r.slots != nil {
+		r.slots.Release()
+	}
+}
+
+// deadline returns a context for one call of the Backend.
+func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	t := xsync.WithTimeout(ctx, r.timeout)
+	return t, t.Stop
+}
+
+// explain returns the error of a timeout if the deadline of ctx has passed and err says nothing more precise, and
+// otherwise err.
+func (r *resolvers) explain(ctx context.Context, err error) error {
+	var known *plan.Error
+	expired := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if expired && !errors.As(err, &known) && !errors.Is(err, ErrUnavailable) {
+		r.limit(ctx, "BackendTimeout")
+		return late()
+	}
+	return err
+}
+
+// wait is called before a query waits for the Backend, for a call of its own or one that it shares. Unless it returns
+// an error, waited must be called afterwards. While too many queries wait already, it returns errBusy, so that queries
+// that need no Backend call are still served. If a query waited before, fewer may wait: otherwise queries with many
+// calls would take the place of those with one.
+func (r *resolvers) wait(ctx context.Context, c *call) error {
+	if c.refused != nil {
+		return c.refused
+	}
+	if ok, _ := r.waitingFor(c).Enter(); !ok {
+		r.limit(ctx, errBusy.Limit)
+		c.refused = errBusy
+	}
+	return c.refused
+}
+
+// busy reports whether the query was refused because too many others use the Backend.
+func (c *call) busy() bool { return errors.Is(c.refused, errBusy) }
+
+func (r *resolvers) waitingFor(c *call) *xsync.Gate {
+	if c.asked {
+		return r.waiting[1]
+	}
+	return r.waiting[0]
+}
+
+// waited is called after the Backend's response, with its error. If the Backend is too slow for the query, the query
+// does not wait for it again: 50 calls would take 50 times BackendTimeout.
+func (r *resolvers) waited(c *call, err *error) {
+	r.waitingFor(c).Leave()
+	c.asked = true
+	if *err == nil {
+		return
+	}
+	c.unavailable = c.unavailable || errors.Is(*err, ErrUnavailable)
+	var known *plan.Error
+	if errors.Is(*err, errBusy) || errors.As(*err, &known) && known.Code == codeTimeout {
+		c.refused = *err
+	}
+}

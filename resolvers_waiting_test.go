@@ -1,0 +1,136 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/graphql-go/graphql"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// slowBackend returns a Backend whose balances take some time, and the number of its calls.
+func slowBackend(took time.Duration) (b chaingql.Backend, calls *atomic.Int64) {
+	calls = new(atomic.Int64)
+	return stubBackend{Backend: memchain.New(),
+		balance: func(ctx context.Context, _ chaingql.Address) (*big.Int, error) {
+			calls.Add(1)
+			select {
+			case <-time.After(took):
+				return big.NewInt(7), nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}}, calls
+}
+
+// balancesQuery returns a query for n balances, which a Backend that is no BalanceBatcher reads one after the other.
+func balancesQuery(first, n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `a%d:account(address:\"0:%064x\"){info{balance}}`, i, first+i)
+	}
+	return `{"query":"{blockchain{` + text.String() + `}}"}`
+}
+
+// postAll posts n queries at once. The responses arrive in the channel.
+func postAll(h *chaingql.Handler, n int, body func(i int) string) (responses chan *httptest.ResponseRecorder) {
+	responses = make(chan *httptest.ResponseRecorder, n)
+	for i := range n {
+		go func() { responses <- post(h, body(i)) }()
+	}
+	synctest.Wait()
+	return responses
+}
+
+func TestQueriesWithoutABackendCallAreServedWhileOthersWaitForTheBackend(t *testing.T) {
+	for name, body := range map[string]func(int) string{
+		"balances":  balanceOf,
+		"one page":  func(int) string { return pageOf(1) }, // all share one call
+		"all pages": func(i int) string { return pageOf(i % 50) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				b, _ := newUnresponsiveBackend(release)
+				hits := make(chan string, 64)
+				h, _ := newHandler(t, b, chaingql.Options{
+					Limits: chaingql.Limits{Requests: 64, InFlight: 4}, WindowSize: -1,
+					Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { hits <- limit }}})
+				responses := postAll(h, 64, body)
+				equal(t, "queries that are refused at once", len(responses), 40)
+				equal(t, "status of one that is refused", (<-responses).Code, 503)
+				equal(t, "limits hit", len(hits), 40)
+				equal(t, "limit", <-hits, "InFlight")
+				equal(t, "status of a query that needs no call", post(h, `{"query":"{__typename}"}`).Code, 200)
+				close(release)
+				synctest.Wait()
+				equal(t, "responses", len(responses), 63)
+				equal(t, "status afterwards", post(h, body(1)).Code, 200)
+			})
+		})
+	}
+}
+
+func TestQueriesWithManyBackendCallsLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := slowBackend(500 * time.Millisecond)
+		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{Requests: 64, InFlight: 8}})
+		responses := postAll(h, 24, func(i int) string { return balancesQuery(10*i, 3) })
+		equal(t, "status while as many queries wait for their first call as may", post(h, balanceOf(1)).Code, 503)
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		honest := postAll(h, 1, balanceOf)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		equal(t, "queries that may not wait for their second call", len(responses), 16)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		equal(t, "status of a query with one call", (<-honest).Code, 200)
+		equal(t, "responses", len(responses), 24)
+		for range 24 {
+			w := <-responses
+			if busy := strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE"); busy != (w.Code == 503) {
+				t.Errorf("got status %d with %s", w.Code, w.Body)
+			}
+		}
+	})
+}
+
+func TestAQueryWaitsForASlowBackendOnlyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, calls := slowBackend(time.Minute)
+		h, _ := newHandler(t, b, chaingql.Options{})
+		began := time.Now()
+		r := parse(t, post(h, balancesQuery(1, 3)).Body.String())
+		equal(t, "time", time.Since(began), 5*time.Second)
+		equal(t, "errors", len(r.Errors), 3)
+		for _, err := range r.Errors {
+			equal(t, "code", err.Extensions["code"], any("TIMEOUT"))
+		}
+		equal(t, "calls", calls.Load(), int64(1))
+	})
+}
+
+func TestAQueryWaitsForASlowFieldOfTheHostOnlyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &graphql.Field{Type: graphql.String, Resolve: func(p graphql.ResolveParams) (any, error) {
+			<-p.Context.Done()
+			return nil, p.Context.Err()
+		}}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Schema: chaingql.SchemaExtension{Queries: graphql.Fields{"slow": slow}}})
+		began := time.Now()
+		r := parse(t, post(h, `{"query":"{a:slow b:slow c:slow}"}`).Body.String())
+		equal(t, "time", time.Since(began), 5*time.Second)
+		equal(t, "errors", len(r.Errors), 3)
+	})
+}
