@@ -99,6 +99,24 @@ func TestBlockDeliveredReceivesTheTraceOfItsOperation(t *testing.T) {
 	})
 }
 
+func TestTraceContextOfALargePayloadIsIgnored(t *testing.T) {
+	for size, want := range map[int]string{8 << 10: "init", 8<<10 + 1: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			got := chaingql.Trace{Parent: "none"}
+			h, _ := newHandler(t, memchain.New(), chaingql.Options{Hooks: chaingql.Hooks{
+				OperationFinished: func(_ context.Context, o chaingql.Operation, _ chaingql.Outcome) { got = o.Trace },
+			}})
+			s := serve(t, mounted(h)).socket(t)
+			payload := `{"traceparent":"init","x":""}`
+			payload = strings.Replace(payload, `""`, `"`+strings.Repeat("x", size-len(payload))+`"`, 1)
+			s.send(`{"type":"connection_init","payload":` + payload + `}`)
+			s.send(start("1", `{__typename}`))
+			synctest.Wait()
+			equal(t, "trace", got, chaingql.Trace{Parent: want})
+		})
+	}
+}
+
 // sendFrames opens a socket, sends frames on it, and waits until the bubble is idle.
 func sendFrames(t *testing.T, n *network, protocol string, header http.Header, frames ...string) {
 	t.Helper()

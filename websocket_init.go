@@ -82,19 +82,23 @@ func (s *session) keepTrace(t Trace) {
 	s.traceBytes = n
 }
 
-// maxPayload is the maximum size in bytes of a connection_init payload that is passed to an Authorizer. It is the size
-// of headers that servers commonly accept.
+// maxPayload is the maximum size in bytes of a connection_init payload that is decoded. It is the size of headers that
+// servers commonly accept.
 const maxPayload = 8 << 10
 
 var errPayloadTooLarge = errors.New("chaingql: payload of connection_init is too large")
 
-// initPayload parses the payload of connection_init. It returns nil if neither the Authorizer nor a hook needs it.
+// initPayload parses the payload of connection_init. It returns nil if neither the Authorizer nor a hook needs it, or
+// if it is too large for a hook.
 func (s *session) initPayload(payload []byte) (map[string]any, error) {
 	open := s.h.auth == (allowAll{})
 	if payload == nil || open && !s.h.events.traces() {
 		return nil, nil
 	}
-	if !open && len(payload) > maxPayload {
+	if len(payload) > maxPayload {
+		if open {
+			return nil, nil
+		}
 		return nil, errPayloadTooLarge
 	}
 	v, err := strictjson.Read(payload, s.h.opts.Limits.Depth)
