@@ -98,7 +98,7 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 	if err := s.acquire(ctx); err != nil {
 		return 0, err
 	}
-	var master atomic.Uint32 // 0 if want does not exist
+	var master atomic.Uint32
 	var tooFar atomic.Bool
 	check := func(ctx context.Context, answer lite.Message) error {
 		a, ok := answer.(lite.BlockHeader)
@@ -106,8 +106,8 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 			!lite.Overlap(a.ID.Shard, want.Shard) {
 			return errAnswer
 		}
-		if a.ID.Shard != want.Shard { // the block of the parent or a child: want does not exist
-			return nil
+		if a.ID.Shard != want.Shard { // if this block of the parent or a child exists, want does not
+			return fmt.Errorf("%w: the number is that of block %v", errMissing, a.ID)
 		}
 		var created uint32
 		err := s.servers.parse(ctx, func() (err error) {
@@ -121,7 +121,7 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 		switch {
 		case errors.Is(err, errCommitDelay): // the server may be honest, so it stays in use
 			tooFar.Store(true)
-			return nil
+			return fmt.Errorf("%w: %v", errMissing, err)
 		case err == nil:
 			master.Store(first)
 		}
@@ -131,13 +131,10 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 	if err = s.servers.askIn(ctx, s.servers.order(), q, check); errors.Is(err, errMissing) { // the servers may lag
 		err = s.servers.askIn(ctx, s.servers.order(), s.servers.after(head.SeqNo, q), check)
 	}
-	switch first := master.Load(); {
-	case err != nil || first > 0:
-		return first, err
-	case tooFar.Load():
-		return 0, errCommitDelay
+	if tooFar.Load() && errors.Is(err, errMissing) {
+		err = errCommitDelay
 	}
-	return 0, chaingql.ErrBlockNotFound
+	return master.Load(), err
 }
 
 // firstCommitting returns the seq_no of the first masterchain block in (created, head] that commits to
@@ -147,7 +144,7 @@ func (b *Backend) firstCommitting(ctx context.Context, created, head uint32, wan
 		return 0, errAnswer
 	}
 	for low, n := created, uint32(1); low < head && low-created < maxCommitDelay; n *= 2 {
-		to := low + min(n, head-low)
+		to := low + min(n, head-low, maxCommitDelay-(low-created))
 		masters, err := b.chain(ctx, max(1, low), to)
 		if err != nil {
 			return 0, err

@@ -225,3 +225,62 @@ func TestBlockBySeqNoDoesNotTrustTheServerAhead(t *testing.T) {
 		}
 	})
 }
+
+// TestBlockBySeqNoDoesNotTrustOneServer prefers a server that lies about shard blocks. Two honest servers have them.
+func TestBlockBySeqNoDoesNotTrustOneServer(t *testing.T) {
+	chain := generate(200)
+	for name, lie := range map[string]liteservertest.Lie{
+		"names a block of another shard":                liteservertest.OtherShard,
+		"names a block that was created long before it": liteservertest.EarlyCreation,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				liar, one, two := m.start(chain), m.start(chain), m.start(chain)
+				b := m.open(liar.Config(one, two), nil)
+				b.Prefer(0)
+				liar.SetLie(lie)
+				for _, want := range chain.Blocks() {
+					if want.Cursor <= cursor(160) || want.Cursor > cursor(170) {
+						continue
+					}
+					got, err := b.BlockBySeqNo(t.Context(), want.Workchain, want.Shard, want.SeqNo)
+					if err != nil || got != want {
+						t.Fatalf("got %+v and error %v, want %+v", got, err, want)
+					}
+				}
+				if n := one.Asked()["getBlock"] + two.Asked()["getBlock"] + liar.Asked()["getBlock"]; n > 100 {
+					t.Errorf("got %d queries for masterchain blocks, want at most 100", n)
+				}
+			})
+		})
+	}
+}
+
+// TestBlockBySeqNoFindsNoBlockThatNeverExisted looks up shard blocks whose numbers belong to blocks of the parent or of
+// a child, as all servers say.
+func TestBlockBySeqNoFindsNoBlockThatNeverExisted(t *testing.T) {
+	chain := generate(60)
+	s := start(t, chain, nil)
+	b := open(t, s.Config(start(t, chain, nil)), nil)
+	exists := make(map[string]bool)
+	for _, block := range chain.Blocks() {
+		exists[fmt.Sprint(block.Workchain, block.Shard, block.SeqNo)] = true
+	}
+	found := 0
+	for seqNo := uint32(20); seqNo < 30; seqNo++ {
+		for _, shard := range []uint64{1 << 63, 1 << 62, 3 << 62} {
+			_, err := b.BlockBySeqNo(t.Context(), 0, shard, seqNo)
+			if want := exists[fmt.Sprint(0, shard, seqNo)]; want {
+				found++
+				if err != nil {
+					t.Errorf("shard %016x, block %d: %v", shard, seqNo, err)
+				}
+			} else if !errors.Is(err, chaingql.ErrBlockNotFound) {
+				t.Errorf("shard %016x, block %d: got error %v, want ErrBlockNotFound", shard, seqNo, err)
+			}
+		}
+	}
+	if found == 0 || found == 30 {
+		t.Errorf("%d of 30 blocks exist", found)
+	}
+}

@@ -78,6 +78,11 @@ const (
 	FalseIDs
 	// Unlisted denies having shard blocks that are looked up by seq_no.
 	Unlisted
+	// OtherShard answers lookups of shard blocks with invented ids of blocks of another shard.
+	OtherShard
+	// EarlyCreation answers lookups of shard blocks with forged blocks, which claim to have been created after
+	// masterchain block 1.
+	EarlyCreation
 )
 
 // apply returns the response that the Server sends to q. a is the true response.
@@ -106,28 +111,10 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 		a.Data = l.block(c, a)
 		return a
 	case lite.BlockHeader:
-		_, looked := q.(lite.LookupBlock)
-		switch {
-		case looked && (l == FalseHistory || l == FalsePast && a.ID.SeqNo%4 == 2):
-			a.ID, _ = c.forge(a.ID)
-		case looked && l == FalseIDs && a.ID.Workchain == masterchain && a.ID.SeqNo%4 != 0:
-			a.ID.Root[0]++
-		case looked && l == Unlisted && a.ID.Workchain != masterchain:
-			return lite.Error{Code: lite.CodeNotFound, Message: errMissing.Error()}
-		case looked && l == FalseCreation && a.ID.Workchain != masterchain:
-			last, _ := c.master(c.last)
-			root := c.blocks[a.ID].root
-			root = withRef(root, 0, withRef(root.MustPeekRef(0), 0, reference(last).EndCell()))
-			a.ID.Root, a.Proof = [32]byte(root.Hash(0)), headerProof(root).ToBOC()
-		case l == FalseHeader && !looked:
-			_, forged := c.forge(a.ID)
-			a.Proof = headerProof(forged).ToBOC()
-		case l == FalseNumber && !looked:
-			a.Proof = headerProof(c.other(a.ID).root).ToBOC()
-		default:
-			a.Proof = l.spoil(a.Proof)
+		if look, ok := q.(lite.LookupBlock); ok {
+			return l.lookup(c, look, a)
 		}
-		return a
+		return l.header(c, a)
 	case lite.BlockProof:
 		switch {
 		case l == FalseLinks && len(a.Links) > 1:
