@@ -58,7 +58,7 @@ func (b *Backend) bucket(ctx context.Context, prefix string, level int, k, bucke
 	if err != nil || !found || n.Hashes == nil || len(n.Hashes)%hashEntryBytes != 0 {
 		return nil, false, err
 	}
-	if n.End == nil || b.nodes.isVerified(n.End) {
+	if b.nodes.isVerified(n.End) {
 		b.nodes.put(n)
 		return n, true, nil
 	}

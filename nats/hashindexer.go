@@ -1,7 +1,6 @@
 package natschain
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -11,12 +10,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// storeHashes stores a leaf of the hash index, which contains the given blocks, and one
+// storeHashes stores a leaf of the hash index, which contains the given blocks and end, and one
 // bucket of each higher level. The buckets of a level are stored in order, from one leaf to
 // the next. Each level begins a leaf later than the level below it, so that the buckets that
 // it needs are stored already.
-func (w *Writer) storeHashes(ctx context.Context, prefix string, leaf uint64, blocks []stored) error {
-	n := &node{Hashes: []byte{}, End: endOf(blocks)}
+func (w *Writer) storeHashes(ctx context.Context, prefix string, leaf uint64, blocks []stored, end *entry) error {
+	n := &node{Hashes: []byte{}, End: end}
 	for i := range blocks {
 		n.Hashes = appendHash(n.Hashes, &blocks[i])
 	}
@@ -63,7 +62,7 @@ func (w *Writer) mergeHashes(ctx context.Context, prefix string, level int, k, b
 				above.Hashes = append(above.Hashes, e...)
 			}
 		}
-		above.End = cmp.Or(below.End, above.End)
+		above.End = below.End
 	}
 	return above, nil
 }

@@ -49,7 +49,8 @@ type node struct {
 	Many []string `json:"many,omitempty"`
 	// Hashes lists blocks in a node of the hash index, ascending. Such a node has no Blocks.
 	Hashes []byte `json:"hashes,omitzero"`
-	// End is the last block in the node's range.
+	// End is the first message after the node's range. If the stream does not have it any more, the stream lost its
+	// newest messages and then received others, and the node may list blocks that were lost.
 	End *entry `json:"end,omitempty"`
 
 	subject string
@@ -69,6 +70,16 @@ type entry struct {
 
 func entryOf(s *stored) entry {
 	return entry{s.seq, s.block.Cursor, s.prev, s.block.SeqNo, s.block.Hash[:], s.block.Time, &s.epoch}
+}
+
+// endOf returns the End of the node before the message s. If s cannot be decoded, the time when the server received it
+// identifies it.
+func endOf(s *stored) *entry {
+	if s.bad != nil {
+		return &entry{Seq: s.seq, Time: s.received}
+	}
+	e := entryOf(s)
+	return &e
 }
 
 func (e *entry) stored(q chaingql.BlocksQuery) stored {
@@ -133,21 +144,22 @@ func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) 
 	if err := json.Unmarshal(f.Message.Data, n); err != nil || n.Blocks == nil && n.Many == nil && n.Hashes == nil {
 		return nil, false, nil // a malformed node is treated as missing
 	}
+	if n.End == nil || n.End.Seq+1 < rangeOf(level, k).end { // strays before End could not be verified
+		return nil, false, nil
+	}
 	return n, true, nil
 }
 
-// matchesStream reports whether a node whose last block is end describes the blocks that the stream contains now. If
-// not, the stream lost its newest blocks in a restore or a power cut and then received others.
+// matchesStream reports whether a node with the given End describes the blocks that the stream contains now. If not,
+// the stream lost its newest messages in a restore or a power cut and then received others.
 func (b *Backend) matchesStream(ctx context.Context, end *entry) (bool, error) {
-	if end == nil {
-		return true, nil
-	}
 	s, found, err := b.block(ctx, getRequest{Seq: end.Seq, Next: b.names.all()})
 	if err != nil || !found {
 		return false, err
 	}
-	same := s.bad == nil && s.block.Cursor == end.Cursor && bytes.Equal(s.block.Hash[:], end.Hash)
-	return same || s.seq > end.Seq, nil // if the sequence number is higher, the block was pruned
+	now := endOf(&s)
+	same := now.Cursor == end.Cursor && bytes.Equal(now.Hash, end.Hash) && now.Time.Equal(end.Time)
+	return same || s.seq > end.Seq, nil // if the sequence number is higher, the message was pruned or removed
 }
 
 // indexPrefix returns the prefix of all index subjects. The prefix contains the creation
@@ -209,7 +221,10 @@ func (b *Backend) lookUp(
 			page, x.left.end = append(got, page...), part.from
 		}
 	}
-	is, err := b.matchesStream(ctx, x.end)
+	is := true
+	if x.end != nil {
+		is, err = b.matchesStream(ctx, x.end)
+	}
 	switch {
 	case err != nil:
 		return nil, in, err
@@ -258,7 +273,7 @@ func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found b
 		if !found {
 			continue
 		}
-		if x.nodes = append(x.nodes, n); n.End != nil && (x.end == nil || n.End.Seq > x.end.Seq) {
+		if x.nodes = append(x.nodes, n); x.end == nil || n.End.Seq > x.end.Seq {
 			x.end = n.End
 		}
 		if blocks, ok := n.matching(x.q); ok {

@@ -3,6 +3,7 @@ package natschain_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/chaingql/chaingql"
@@ -42,5 +43,54 @@ func TestIndexHasNoLostBlocksAfterInterruptedPage(t *testing.T) {
 		for _, n := range []int{5, 10, 20} {
 			expectPages(t, b, all, []chaingql.BlocksQuery{{Last: n, Workchain: &rare}, {First: n, Workchain: &rare}})
 		}
+	}
+}
+
+// TestIndexOfLostStraysIsIgnored publishes strays, restores the block stream from a backup without them, but not the
+// index, and continues the chain with the same blocks. Nodes whose ranges ended in strays lack blocks. Pages and
+// lookups must not use such nodes, and the Writer must replace them.
+func TestIndexOfLostStraysIsIgnored(t *testing.T) {
+	for _, step := range []int{200, 800} {
+		t.Run(fmt.Sprintf("%d blocks per Append", step), func(t *testing.T) {
+			t.Parallel()
+			s, ctx, all, rare := newBroker(t), t.Context(), hashed(2700, "x"), int32(5)
+			for i := range all {
+				all[i].Workchain, all[i].Shard, all[i].SeqNo = 0, 1<<63, uint32(i+1)
+				if i%50 == 3 {
+					all[i].Workchain = rare
+				}
+			}
+			opts := (&logbook{}).options()
+			if err := writer(t, open(t, s.ClientURL(), opts)).Append(ctx, all[:1100]...); err != nil {
+				t.Fatal(err)
+			}
+			backUp, restore := s.backups()
+			backUp()
+			js := raw(t, s.ClientURL())
+			for range 1000 {
+				if _, err := js.PublishAsync(subjectOf(&all[0]), []byte("junk")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			<-js.PublishAsyncComplete()
+			if err := writer(t, open(t, s.ClientURL(), opts)).Append(ctx, all[1100:1900]...); err != nil {
+				t.Fatal(err)
+			}
+			restore()
+			w, host := writer(t, open(t, s.ClientURL(), opts)), open(t, s.ClientURL(), opts)
+			for at := 1100; at < len(all); at += step {
+				if err := w.Append(ctx, all[at:at+step]...); err != nil {
+					t.Fatal(err)
+				}
+				fresh := open(t, s.ClientURL(), opts)
+				for _, b := range []*natschain.Backend{host, fresh} {
+					expectPages(t, b, all[:at+step], []chaingql.BlocksQuery{
+						{First: 60, After: all[0].Cursor, Workchain: &rare}, {Last: 20, Workchain: &rare},
+					})
+					expectByHash(t, b, every(271, all[:at+step]), true)
+				}
+				fresh.Close()
+			}
+		})
 	}
 }

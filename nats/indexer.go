@@ -1,7 +1,6 @@
 package natschain
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +26,7 @@ type indexer struct {
 type progress struct {
 	next  uint64
 	known bool   // whether next is certain: if not, extend checks it before it stores a leaf
-	end   *entry // last block of the leaf before next, nil if this Writer did not store that leaf
+	end   *entry // End of the leaf before next, nil if this Writer did not store that leaf
 }
 
 // appended adds blocks that were stored directly after the recent ones.
@@ -83,13 +82,14 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 	if err != nil {
 		return err
 	}
-	err = w.extendBy(ctx, prefix, &x.blocks, leaves, func(leaf uint64, blocks []stored) error {
-		return w.storeNode(ctx, prefix, 0, leaf, nodeOf(blocks))
+	err = w.extendBy(ctx, prefix, &x.blocks, leaves, func(leaf uint64, blocks []stored, end *entry) error {
+		return w.storeNode(ctx, prefix, 0, leaf, nodeOf(blocks, end))
 	})
 	if err == nil {
-		err = w.extendBy(ctx, hashPrefix(prefix, 0), &x.hashes, leaves, func(leaf uint64, blocks []stored) error {
-			return w.storeHashes(ctx, prefix, leaf, blocks)
-		})
+		err = w.extendBy(ctx, hashPrefix(prefix, 0), &x.hashes, leaves,
+			func(leaf uint64, blocks []stored, end *entry) error {
+				return w.storeHashes(ctx, prefix, leaf, blocks, end)
+			})
 	}
 	x.recent = slices.DeleteFunc(x.recent, func(s stored) bool { return s.seq <= x.blocks.next*leafSize })
 	if len(x.recent) > 0 && x.recent[0].seq > x.blocks.next*leafSize+1 { // a gap: the leaf is read from the stream
@@ -101,7 +101,8 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 // extendBy calls store for up to the given number of leaves that an index lacks. The
 // subjects of these leaves have the given prefix.
 func (w *Writer) extendBy(
-	ctx context.Context, prefix string, x *progress, leaves int, store func(leaf uint64, blocks []stored) error,
+	ctx context.Context, prefix string, x *progress, leaves int,
+	store func(leaf uint64, blocks []stored, end *entry) error,
 ) (err error) {
 	if !x.known {
 		right := false
@@ -117,14 +118,14 @@ func (w *Writer) extendBy(
 		x.known = true
 	}
 	for ; leaves > 0 && (x.next+1)*leafSize < w.tail.seq; leaves-- {
-		blocks, err := w.leafBlocks(ctx, rangeOf(0, x.next))
+		blocks, end, err := w.leaf(ctx, rangeOf(0, x.next))
 		if err == nil {
-			err = store(x.next, blocks)
+			err = store(x.next, blocks, end)
 		}
 		if err != nil {
 			return err
 		}
-		x.next, x.end = x.next+1, endOf(blocks)
+		x.next, x.end = x.next+1, end
 	}
 	return nil
 }
@@ -170,33 +171,33 @@ func nodeNumber(subject string) (uint64, error) {
 	return strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64)
 }
 
-// leafBlocks returns the blocks in the range s of a leaf. It reads them from the stream
+// leaf returns the blocks in the range s of a leaf, and its End. It reads them from the stream
 // only if they are not among the recent blocks.
-func (w *Writer) leafBlocks(ctx context.Context, s seqRange) ([]stored, error) {
+func (w *Writer) leaf(ctx context.Context, s seqRange) (blocks []stored, end *entry, err error) {
 	if recent := w.indexer.recent; len(recent) > 0 && recent[0].seq <= s.from {
-		return s.filter(slices.Clone(recent)), nil
+		if i := slices.IndexFunc(recent, func(b stored) bool { return b.seq >= s.end }); i >= 0 {
+			after := recent[i] // a copy, because the End refers to its hash
+			return s.filter(slices.Clone(recent)), endOf(&after), nil
+		}
 	}
-	return w.b.blocksIn(ctx, s)
+	after, found, err := w.b.block(ctx, getRequest{Seq: s.end, Next: w.b.names.all()})
+	if err == nil && !found {
+		err = errMissing
+	}
+	if err == nil {
+		blocks, err = w.b.blocksIn(ctx, s)
+	}
+	return blocks, endOf(&after), err
 }
 
-func nodeOf(blocks []stored) *node {
-	n := &node{Blocks: map[string][]entry{}}
+func nodeOf(blocks []stored, end *entry) *node {
+	n := &node{Blocks: map[string][]entry{}, End: end}
 	for i := range blocks {
 		shard := shardName(&blocks[i].block)
 		n.Blocks[shard] = append(n.Blocks[shard], entryOf(&blocks[i]))
 	}
-	n.End = endOf(blocks)
 	n.list(maxListed)
 	return n
-}
-
-// endOf returns the last of the blocks, or nil if there are none.
-func endOf(blocks []stored) *entry {
-	if len(blocks) == 0 {
-		return nil
-	}
-	end := entryOf(&blocks[len(blocks)-1])
-	return &end
 }
 
 // list limits the number of blocks that n lists per shard. Shards that have more than
@@ -242,7 +243,7 @@ func (w *Writer) storeNode(ctx context.Context, prefix string, level int, k uint
 			above.Blocks[shard] = append(above.Blocks[shard], entries...)
 		}
 		above.Many = append(above.Many, below.Many...)
-		above.End = cmp.Or(below.End, above.End)
+		above.End = below.End
 	}
 	above.list(maxListed)
 	return w.storeNode(ctx, prefix, level+1, k/fan, above)

@@ -12,7 +12,7 @@ type nodeCache struct {
 	known         map[string]*node // by subject
 	size          int              // sum of the sizes of these nodes
 
-	verified map[blockID]struct{} // blocks in the stream that are the End of a node of the hash index
+	verified map[blockID]struct{} // messages in the stream that are the End of a node of the hash index
 }
 
 // nodeCacheBytes is the maximum total size of the cached nodes, measured as JSON.
@@ -57,7 +57,7 @@ func (x *nodeCache) forget(prefix string) {
 	x.verified = make(map[blockID]struct{})
 }
 
-// isVerified reports whether end is known to be a block in the stream.
+// isVerified reports whether end is known to be in the stream.
 func (x *nodeCache) isVerified(end *entry) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -65,7 +65,7 @@ func (x *nodeCache) isVerified(end *entry) bool {
 	return is
 }
 
-// verify records that end is a block in the stream.
+// verify records that end is in the stream.
 func (x *nodeCache) verify(end *entry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -75,5 +75,5 @@ func (x *nodeCache) verify(end *entry) {
 	x.verified[end.id()] = struct{}{}
 }
 
-// maxVerifiedEnds is the maximum number of blocks that are remembered as verified.
+// maxVerifiedEnds is the maximum number of messages that are remembered as verified.
 const maxVerifiedEnds = 4096
