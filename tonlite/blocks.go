@@ -54,7 +54,8 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 
 // neverMatches reports whether no block of the network can match the filter of q. To decide this,
 // it uses two facts: the masterchain has only one shard, and the newest masterchain block lists
-// all other workchains.
+// all other workchains. If an earlier head is cached and lists the workchain, the newest block is
+// not needed, which servers that lag do not have.
 func (b *Backend) neverMatches(ctx context.Context, q chaingql.BlocksQuery) (bool, error) {
 	switch {
 	case q.Workchain == nil:
@@ -62,12 +63,15 @@ func (b *Backend) neverMatches(ctx context.Context, q chaingql.BlocksQuery) (boo
 	case *q.Workchain == masterchain:
 		return q.Shard != nil && *q.Shard != wholeShard, nil
 	}
+	lists := func(m *master) bool {
+		return slices.ContainsFunc(m.tops, func(top lite.BlockID) bool { return top.Workchain == *q.Workchain })
+	}
+	if b.anyHead(lists) {
+		return false, nil
+	}
 	head, _ := b.knownHead()
 	m, err := b.chain(ctx, head.SeqNo, head.SeqNo)
-	if err != nil {
-		return false, err
-	}
-	return !slices.ContainsFunc(m[0].tops, func(top lite.BlockID) bool { return top.Workchain == *q.Workchain }), nil
+	return err == nil && !lists(m[0]), err
 }
 
 // A masterRange stands for the masterchain blocks with a seq_no in [from, to].

@@ -40,16 +40,24 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 	}
 	heads := b.trackHead(ctx, l)
 	defer func() { cancel(nil); <-heads.ended }()
+	size := uint32(concurrency) // maximum number of masterchain blocks that are read at once
 	for {
 		head, moved := b.watchHead()
 		for next <= head.SeqNo {
-			to := next + min(concurrency-1, head.SeqNo-next)
+			to := next + min(size-1, head.SeqNo-next)
 			steps, err := b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
-			// The server that announced the head may withhold it, and the others may have it soon.
-			late := func() bool { return to == head.SeqNo && (errors.Is(err, errMissing) || isLag(err)) }
+			late := func() bool { return errors.Is(err, errMissing) || isLag(err) }
+			if late() && next < to { // servers may have the first of these blocks
+				size = 1
+				continue
+			}
+			// The server that announced the block may withhold it, and the others may have it soon.
+			lagging := head.SeqNo-next < maxLag
 			begun := time.Now()
-			for d := minPollInterval; late() && time.Since(begun) < b.opts.Timeout/2; d *= 2 {
+			for d := minPollInterval; lagging && late() && time.Since(begun) < b.opts.Timeout; {
+				size = 1
 				pause(ctx, d)
+				d = min(2*d, b.opts.Timeout/16)
 				steps, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
 			}
 			if errors.Is(err, errMissing) {
@@ -71,6 +79,9 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 				after = block.Cursor
 			}
 			next = to + 1
+		}
+		if newest, _ := b.knownHead(); newest == head { // servers do not lag any more
+			size = concurrency
 		}
 		select {
 		case <-moved:

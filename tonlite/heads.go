@@ -54,6 +54,29 @@ func (b *Backend) setHead(id lite.BlockID) {
 	}
 }
 
+// headAt returns the head with the given seq_no, which may be an earlier one and needs no further proof.
+func (b *Backend) headAt(seqNo uint32) (head lite.BlockID, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.heads, func(h acceptedHead) bool { return h.id.SeqNo == seqNo })
+	if i < 0 {
+		return head, false
+	}
+	return b.heads[i].id, true
+}
+
+// anyHead reports whether f returns true for any cached head. It calls f with b.mu held, for the newest head first.
+func (b *Backend) anyHead(f func(m *master) bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range slices.Backward(b.heads) {
+		if m, ok := b.masters.get(h.id.SeqNo); ok && f(m) {
+			return true
+		}
+	}
+	return false
+}
+
 // earlierHead returns the masterchain block that was the head Options.Timeout ago. Servers that lag have it, too. If
 // that block is not known, or more than maxHeadAge old, earlierHead returns the oldest head after it.
 func (b *Backend) earlierHead() lite.BlockID {

@@ -223,7 +223,7 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 	if next, ok := b.masters.get(seqNo + 1); ok {
 		return b.master(ctx, next.prev)
 	}
-	if head, _ := b.knownHead(); head.SeqNo == seqNo {
+	if head, ok := b.headAt(seqNo); ok {
 		return b.master(ctx, head)
 	}
 	return b.lookup(ctx, seqNo, false, proven)
