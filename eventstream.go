@@ -66,7 +66,7 @@ func (h *Handler) serveStream(
 		// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
 		last = r.Header.Get("Last-Event-ID")
 	}
-	sub, refused := h.subscribe(ctx, op, subscriber{by, by.trace.size(), last, xsync.WakeFunc(wake)})
+	sub, refused := h.subscribe(ctx, op, subscriber{by, by.trace.size(), last, xsync.WakeFunc(wake), nil})
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return

@@ -184,6 +184,7 @@ type subscriber struct {
 	ownTrace int    // the size of caller.trace, unless the socket keeps it
 	last     string // the last cursor that the client received, if it sent one; otherwise ""
 	wake     xsync.Waker
+	client   *blocklog.Client // may be nil
 }
 
 // subscribe opens the subscription of an operation.
@@ -224,7 +225,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		given, resumes = by.last, true
 	}
 	interest := blocklog.Interest[Block]{
-		Key: key, SearchBlocks: filter.searchBlocks(), Wake: by.wake,
+		Key: key, SearchBlocks: filter.searchBlocks(), Wake: by.wake, Client: by.client,
 		Concerns: func(workchain int32) bool { return concerned.matches(&Block{Workchain: workchain}) },
 	}
 	shared := op.Shared(argStreamAfter) // the first of the equal operations may end before the others

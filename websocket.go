@@ -11,6 +11,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
@@ -125,6 +126,7 @@ type session struct {
 	ctx        context.Context  // the context of the socket
 	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
+	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
 	traceBytes int              // the size of by.trace, if it is counted
 }
 
@@ -181,7 +183,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		ownTrace = p.trace.size()
 	}
 	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
-		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake})
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client})
 		if err != nil {
 			return nil, requestError(false, err)
 		}

@@ -22,7 +22,8 @@ const (
 // A page contains the stored blocks after a cursor. It is read once for all readers at that cursor, which first wait
 // for it and then read it. The log's lock guards a page, but the contents of stored do not change after the read.
 type page[B any] struct {
-	after   string // the cursor after which the page begins
+	after   string  // the cursor after which the page begins
+	client  *Client // the client for which the page is counted or waits, or nil
 	state   pageState
 	waiting map[*Reader[B]]struct{} // readers that wait for the page or have not finished it
 	attempt int                     // number of reads after which the page had to be read again
@@ -55,6 +56,7 @@ type pageState int
 
 const (
 	pageQueued  pageState = iota // the page is in log.queue
+	pageWaiting                  // the page is in clientPages.waiting, but not in log.pages
 	pageReading                  // the page is being read from the source
 	pageDelayed                  // the last read failed or returned no blocks or a gap; the page is read again later
 	pageParked                   // the source has no blocks after the cursor, and the log has not reached the cursor
@@ -149,8 +151,8 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 		return true, nil
 	case p == nil:
 		l.requestPage(r)
-	case p.state == pageParked && !l.isFuture(p.after): // the newest block has passed the page's cursor
-		l.enqueue(p)
+	default:
+		l.readParked(p)
 	}
 	return false, nil
 }
@@ -185,19 +187,23 @@ func (l *Log[B]) goLive(r *Reader[B]) {
 // requestPage makes a reader wait for the page after its cursor. If there is no such page yet, it queues one.
 func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.release(r)
-	p := l.pages[r.at.cursor]
-	switch {
-	case p == nil:
-		p = &page[B]{after: r.at.cursor, waiting: make(map[*Reader[B]]struct{})}
-		l.pages[p.after] = p
-		l.addFuture(p)
-		l.enqueue(p)
-	case p.state == pageParked && !l.isFuture(p.after): // the readers that wait have been woken already
-		l.enqueue(p)
+	p := l.find(r.at.cursor, r.client)
+	if p == nil {
+		p = &page[B]{after: r.at.cursor, client: r.client, waiting: make(map[*Reader[B]]struct{})}
+		l.add(p)
 	}
-	l.combine(p, r)
+	l.readParked(p)
+	heads, began, exact := l.headsOf(r)
+	l.combine(p, heads, began, exact)
 	p.waiting[r] = struct{}{}
 	r.awaited = p
+}
+
+// readParked queues a page again if the newest block has passed its cursor.
+func (l *Log[B]) readParked(p *page[B]) {
+	if p.state == pageParked && !l.isFuture(p.after) {
+		l.enqueue(p)
+	}
 }
 
 // cancelWait ends a reader's wait for a page. If no other reader waits for the page, the page is not read. But a read
@@ -220,7 +226,12 @@ func (l *Log[B]) cancelWait(r *Reader[B]) {
 
 // finish marks a page as done, so that readers no longer find it.
 func (l *Log[B]) finish(p *page[B]) {
+	if p.state != pageWaiting {
+		delete(l.pages, p.after)
+		l.future.remove(p)
+	}
+	if len(p.waiting) == 0 || p.err != nil { // the page is not held
+		l.uncount(p)
+	}
 	p.state = pageDone
-	delete(l.pages, p.after)
-	l.future.remove(p)
 }

@@ -38,11 +38,9 @@ func (l *Log[B]) wakeAllReached(wakes []xsync.Waker) []xsync.Waker {
 }
 
 func (l *Log[B]) wakeOrRead(p *page[B], wakes []xsync.Waker) []xsync.Waker {
-	switch {
-	case l.covers(p.after, p.state == pageParked):
-		wakes = p.wakes(wakes)
-	case p.state == pageParked && !l.isFuture(p.after):
-		l.enqueue(p)
+	if l.covers(p.after, p.state == pageParked) {
+		return p.wakes(wakes)
 	}
+	l.readParked(p)
 	return wakes
 }

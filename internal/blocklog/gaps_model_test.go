@@ -40,7 +40,7 @@ func newModelClient(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.
 		interests = append(interests, i)
 	}
 	c := &modelClient{interest: interests[rnd.IntN(len(interests))], ready: new(atomic.Bool)}
-	c.interest.Wake = xsync.WakeFunc(func() { c.ready.Store(true) })
+	c.interest.Wake, c.interest.Client = xsync.WakeFunc(func() { c.ready.Store(true) }), &modelConnection
 	var after *string
 	c.start = l.Window().last()
 	if !l.positioned || rnd.IntN(2) == 0 {

@@ -52,9 +52,9 @@ func (l *Log[B]) hold(p *page[B]) {
 		return
 	}
 	oldest := l.held.Remove(l.held.Front()).(*page[B])
-	oldest.held = nil
+	oldest.held, oldest.stored = nil, stored[B]{} // still counted for its client, which may never call Next again
 	for r := range oldest.waiting {
-		if r.held = nil; r.awaited == oldest {
+		if r.awaited == oldest {
 			r.awaited = nil // the reader keeps the heads up to its cursor from its previous page
 			continue
 		}
@@ -101,13 +101,12 @@ func (l *Log[B]) shareHeads() shardHeads {
 	return l.shared
 }
 
-// combine merges the heads of reader r, which is about to wait for page p, into the heads with which the page is
+// combine merges the heads of a reader, which is about to wait for page p, into the heads with which the page is
 // checked. Heads are the newest blocks of the shards. It starts from the heads of the reader that began first, because
 // they contain the most shards. If another reader has a lower head of a shard, that reader may lack a block that was
 // stored too late for it. Then the lower head is used, so that the check finds the gap, which may end all readers of
-// the page. The caller must hold the locks of the log and of the reader's group.
-func (l *Log[B]) combine(p *page[B], r *Reader[B]) {
-	heads, began, exact := l.headsOf(r)
+// the page. The caller must hold the log's lock.
+func (l *Log[B]) combine(p *page[B], heads shardHeads, began string, exact bool) {
 	if len(p.waiting) == 0 && p.state != pageReading { // during a read, the heads of readers that have left count too
 		p.known, p.since, p.exact = heads, began, exact
 		return
@@ -142,7 +141,10 @@ func (l *Log[B]) release(r *Reader[B]) {
 		return
 	}
 	if delete(p.waiting, r); len(p.waiting) == 0 {
-		l.held.Remove(p.held)
+		if p.held != nil {
+			l.held.Remove(p.held)
+		}
+		l.uncount(p)
 		l.readQueued()
 	}
 }

@@ -43,6 +43,10 @@ type Interest[B any] struct {
 	// If After is set, blocks may be available from the start: call Next once without waiting for Wake.
 	Wake xsync.Waker
 
+	// Client, if not nil, is the connection of the Reader. The Log keeps few pages of stored blocks at once for one
+	// Client, because it may never read them.
+	Client *Client
+
 	// Reader, if not nil, is the memory for the Reader that Join returns. The caller must not use it for another one.
 	Reader *Reader[B]
 }

@@ -160,16 +160,17 @@ type Log[B any] struct {
 	groups     []*shareGroup[B] // the groups of byKey in any order; a slice is fast to copy
 	stats      Stats
 
-	pages         map[string]*page[B]     // pages that are not done, by page.after
-	future        pageHeap[B]             // pages with a cursor after the newest block
-	queue         pageQueue[B]            // pages that wait to be read
-	held          heldPages[B]            // pages that have been read but that readers may not have finished
-	calls         int                     // number of goroutines that read pages
-	reading       int                     // number of pages that are being read
-	roomTimer     *time.Timer             // set while queued pages wait until held pages may be dropped
-	permanentGaps map[string]permanentGap // gaps in stored blocks, by the cursor of the block after the gap
-	pageFailures  int                     // number of failed page reads since the last log line about them
-	nextPageLine  time.Time               // earliest time of the next log line about failed page reads
+	pages         map[string]*page[B]         // pages that are not done, by page.after
+	clients       map[*Client]*clientPages[B] // the clients with counted pages
+	future        pageHeap[B]                 // pages with a cursor after the newest block
+	queue         pageQueue[B]                // pages that wait to be read
+	held          heldPages[B]                // pages that have been read but that readers may not have finished
+	calls         int                         // number of goroutines that read pages
+	reading       int                         // number of pages that are being read
+	roomTimer     *time.Timer                 // set while queued pages wait until held pages may be dropped
+	permanentGaps map[string]permanentGap     // gaps in stored blocks, by the cursor of the block after the gap
+	pageFailures  int                         // number of failed page reads since the last log line about them
+	nextPageLine  time.Time                   // earliest time of the next log line about failed page reads
 }
 
 // New returns a Log that follows src. The Log does not call src before the first Join or Start.
@@ -206,7 +207,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	l.workchains.Store(new([]int32))
 	l.openGaps.Store(new([]openGap))
 	l.byKey, l.pages = make(map[string]*shareGroup[B]), make(map[string]*page[B])
-	l.permanentGaps = make(map[string]permanentGap)
+	l.permanentGaps, l.clients = make(map[string]permanentGap), make(map[*Client]*clientPages[B])
 	l.busy, l.future.lowest, l.held.limit = 1, true, maxHeldPages
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -269,13 +270,11 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 	if r == nil {
 		r = new(Reader[B])
 	}
-	*r = Reader[B]{group: g, at: newest, start: newest.cursor, wake: i.Wake, fresh: i.After == nil}
+	*r = Reader[B]{group: g, at: newest, start: newest.cursor, wake: i.Wake, client: i.Client, fresh: i.After == nil}
 	if r.from = newest.cursor; i.After != nil {
 		r.from, r.at, r.start, r.lastReturned = *i.After, position{catchingUp, *i.After}, "", *i.After
 		r.reportedGap, r.reportedPermanent = i.Reported.newest(), i.Reported.permanent()
-		if i.Reported&sentBackHere != 0 {
-			r.sentBack = *i.After
-		}
+		r.sentBack = i.Reported&sentBackHere != 0
 		l.catchingUp.Add(1)
 		l.stats.Resumed++
 	}

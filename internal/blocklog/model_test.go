@@ -50,7 +50,11 @@ func joinModelReader(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *model
 	}
 	var err error
 	wake := xsync.WakeFunc(func() { m.ready.Store(true) })
-	m.Reader, err = l.Join(Interest[int]{Key: key(m.every), After: after, Eval: every(m.every), Wake: wake})
+	i := Interest[int]{Key: key(m.every), After: after, Eval: every(m.every), Wake: wake}
+	if m.every > 1 {
+		i.Client = &modelConnection
+	}
+	m.Reader, err = l.Join(i)
 	if err != nil {
 		t.Fatal(err)
 	}

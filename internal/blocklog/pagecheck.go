@@ -136,7 +136,7 @@ func (l *Log[B]) checkStart(after string, first entry[B], heads shardHeads) (gap
 //
 // The gap does not count as reported to a client that was sent back only to a later position, because of another gap.
 func (r *Reader[B]) reported(g pageGap) bool {
-	if g.before == r.sentBack && g.before != "" {
+	if g.before == r.sentBackTo() && g.before != "" {
 		return true
 	}
 	return g.number > 0 && g.number <= r.reportedPermanent && (g.straddles || g.before == "")

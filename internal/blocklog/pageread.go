@@ -138,6 +138,7 @@ func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (w
 	case l.isFuture(p.after):
 		p.state = pageParked
 		l.addFuture(p)
+		l.uncount(p) // its readers may wait for a long time
 		return nil
 	default:
 		l.delay(p, l.opts.MaxBackoff)

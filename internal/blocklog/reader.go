@@ -57,6 +57,8 @@ type Reader[B any] struct {
 	group *shareGroup[B]
 	wake  xsync.Waker
 
+	client *Client // Interest.Client
+
 	// The group's lock guards these fields. Those that each block needs come first, so that few cache lines are loaded.
 	at                position // the reader has read every match before it; at.next is catchingUp if it is not live
 	since             uint64   // the group keeps for the reader only the matches from this number on
@@ -68,9 +70,8 @@ type Reader[B any] struct {
 	moved             bool     // the reader was moved during a search, whose result must be discarded
 	foundNothing      bool     // the last search found no match
 	fresh             bool     // the reader joined without a cursor
+	sentBack          bool     // the client was sent back to the cursor with which the reader joined
 	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
-
-	sentBack string // the cursor with which the reader joined, if the client was sent back to it; otherwise ""
 
 	from string // where the reader began; it may not know the newest block of a shard without a later block
 

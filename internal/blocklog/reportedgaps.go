@@ -36,8 +36,16 @@ func (r *Reader[B]) reportedGaps(cursor string) ReportedGaps {
 		return 0
 	}
 	m := newReportedGaps(r.reportedGap, r.reportedPermanent)
-	if r.lost == ErrGap || cursor == r.sentBack {
+	if r.lost == ErrGap || cursor == r.sentBackTo() {
 		m |= sentBackHere
 	}
 	return m
+}
+
+// sentBackTo returns the cursor with which the reader joined, if the client was sent back to it, and otherwise "".
+func (r *Reader[B]) sentBackTo() string {
+	if r.sentBack {
+		return r.from
+	}
+	return ""
 }

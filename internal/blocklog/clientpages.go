@@ -1,0 +1,87 @@
+package blocklog
+
+import "slices"
+
+// A Client is the connection that several Readers serve. Each Client has an address of its own.
+type Client struct{ _ byte }
+
+// maxClientPages is the maximum number of pages that are read or kept for the Readers of one client. Without a limit,
+// a client with many Readers that stops reading would fill the queue of pages, and then log.held with pages that it
+// never takes.
+const maxClientPages = 4
+
+// clientPages are the pages of one client. The log's lock guards them.
+type clientPages[B any] struct {
+	counted int        // pages that are queued, being read or held, or whose readers have not called Next since a drop
+	waiting []*page[B] // pages in pageWaiting, in the order in which they were requested
+}
+
+// add makes a new page wait for its client's other pages, if these are maxClientPages. Otherwise it queues the page.
+func (l *Log[B]) add(p *page[B]) {
+	if p.client != nil {
+		c := l.clients[p.client]
+		if c == nil {
+			c = new(clientPages[B])
+			l.clients[p.client] = c
+		}
+		if c.counted == maxClientPages {
+			p.state = pageWaiting
+			c.waiting = append(c.waiting, p)
+			return
+		}
+		c.counted++
+	}
+	l.pages[p.after] = p
+	l.addFuture(p)
+	l.enqueue(p)
+}
+
+// find returns the page after a cursor that a client's reader may wait for, or nil if there is none.
+func (l *Log[B]) find(after string, client *Client) *page[B] {
+	if p := l.pages[after]; p != nil || client == nil {
+		return p
+	}
+	if c := l.clients[client]; c != nil {
+		for _, p := range c.waiting {
+			if p.after == after {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// uncount ends the count of a page for its client, so that the next page of the client is read.
+func (l *Log[B]) uncount(p *page[B]) {
+	client := p.client
+	if p.client = nil; client == nil {
+		return
+	}
+	c := l.clients[client]
+	if p.state == pageWaiting {
+		c.waiting = slices.DeleteFunc(c.waiting, func(w *page[B]) bool { return w == p })
+		return
+	}
+	for c.counted--; c.counted < maxClientPages && len(c.waiting) > 0; {
+		next := c.waiting[0]
+		c.waiting = slices.Delete(c.waiting, 0, 1)
+		if same := l.pages[next.after]; same != nil { // another client has requested it meanwhile
+			l.join(same, next)
+		} else {
+			l.add(next)
+		}
+	}
+	if c.counted == 0 {
+		delete(l.clients, client)
+	}
+}
+
+// join makes the readers of a page that was not queued wait for another one after the same cursor.
+func (l *Log[B]) join(p, unread *page[B]) {
+	l.readParked(p)
+	l.combine(p, unread.known, unread.since, unread.exact)
+	for r := range unread.waiting {
+		p.waiting[r], r.awaited = struct{}{}, p
+	}
+	unread.state, unread.client = pageDone, nil
+}

@@ -1,0 +1,121 @@
+package blocklog
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// modelConnection is the connection of all clients of the models, so that they wait for the pages of each other.
+var modelConnection Client
+
+// resumeAs is like resume, for a reader of a client.
+func resumeAs(t *testing.T, l *Log[int], client *Client, cursor string) *Reader[int] {
+	t.Helper()
+	r, err := l.Join(Interest[int]{Key: key(1), Client: client, After: &cursor, Eval: every(1)})
+	if err != nil {
+		t.Fatalf("Join returned error %v", err)
+	}
+	return r
+}
+
+// Clients may subscribe from many cursors and not read. The connection of another client that resumes does not wait for
+// the pages of all these subscriptions.
+func TestSubscriptionsOfClientsThatDoNotReadDoNotDelayOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(16_000)
+		c.pageTakes = time.Millisecond
+		l := open(t, c, Options[int]{Window: 5})
+		l.Start()
+		synctest.Wait()
+		var clients [40]Client
+		for i := range 10_000 {
+			expect(t, resumeAs(t, l, &clients[i/250], cursorOf(5000+i))) // requests its page
+		}
+		r := resumeAs(t, l, new(Client), cursorOf(100))
+		expect(t, r)
+		time.Sleep(25 * time.Millisecond)
+		synctest.Wait()
+		expect(t, r, upTo(101, 200, 1)...)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := c.paged(); n > 200 {
+			t.Errorf("%d pages were read for 40 clients that do not read, want at most 200", n)
+		}
+	})
+}
+
+func TestAllReadersOfOneClientReceiveAllBlocks(t *testing.T) {
+	for name, cursor := range map[string]func(i int) string{
+		"each from a cursor of its own": func(i int) string { return cursorOf(7 * i) },
+		"pairs from one cursor":         func(i int) string { return cursorOf(i / 2) },
+		"after the newest block":        func(i int) string { return cursorOf(980 + i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newChain(1000)
+				c.pageTakes = time.Millisecond
+				l := open(t, c, Options[int]{Window: 5})
+				l.Start()
+				synctest.Wait()
+				const n = 50
+				var clients [2]Client
+				readers, got := make([]*Reader[int], n), make([][]int, n)
+				for i := range readers {
+					readers[i] = resumeAs(t, l, &clients[i%2], cursor(i))
+				}
+				left := map[int]bool{0: true, 1: true, 2: true, 20: true, 47: true} // these clients leave early
+				for round := range 2000 {
+					for i, r := range readers {
+						if left[i] && round > i {
+							r.Close()
+							continue
+						}
+						more, err := read(t, r)
+						if err != nil {
+							t.Fatal(err)
+						}
+						got[i] = append(got[i], more...)
+					}
+					if round == 1000 {
+						c.grow(50)
+					}
+					time.Sleep(time.Millisecond)
+					synctest.Wait()
+				}
+				for i := range readers {
+					after, _ := numberAfter(cursor(i))
+					if want := upTo(after, 1050, 1); !left[i] && !slices.Equal(got[i], want) {
+						t.Errorf("reader %d received %d blocks, want exactly blocks %d to 1050", i, len(got[i]), after)
+					}
+				}
+				if len(l.clients) > 0 || l.held.Len() > 0 || len(l.pages) > 0 {
+					t.Errorf("%d clients and %d pages are left, and %d are held; want none",
+						len(l.clients), len(l.pages), l.held.Len())
+				}
+			})
+		})
+	}
+}
+
+// A client waits for its own pages only, not for those that another one does not read.
+func TestClientThatDoesNotReadDoesNotBlockOthersAtItsCursors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(1000)
+		l := open(t, c, Options[int]{Window: 5})
+		l.Start()
+		synctest.Wait()
+		var deaf, reading Client
+		for i := range 20 {
+			expect(t, resumeAs(t, l, &deaf, cursorOf(i)))
+		}
+		other, alone := make([]*Reader[int], 20), resume(t, l, cursorOf(19), 1)
+		for i := range other {
+			other[i] = resumeAs(t, l, &reading, cursorOf(i))
+		}
+		for i, r := range append(other, alone) {
+			expectAll(t, r, upTo(min(i, 19)+1, 1000, 1)...)
+		}
+	})
+}
