@@ -17,7 +17,7 @@ func floods() []attack {
 	var all []attack
 	for _, protocol := range []string{legacy, modern} {
 		stop := map[string]string{legacy: `{"type":"stop","id":"1"}`, modern: `{"type":"complete","id":"1"}`}[protocol]
-		many := func(name, want string, n int, text func(i int) string) {
+		many := func(name, want string, n int, text func(i int) string) *attack {
 			var b bytes.Buffer
 			for i := range n {
 				b.Write(textFrame(text(i)))
@@ -25,6 +25,7 @@ func floods() []attack {
 			a := framed(fmt.Sprintf("%s, %d (%s)", name, n, protocol), want, protocol, b.Bytes())
 			a.within = 5 * usual
 			all = append(all, a)
+			return &all[len(all)-1]
 		}
 		live := query(liveQuery)
 		for _, n := range []int{1000, 20_000} {
@@ -45,6 +46,8 @@ func floods() []attack {
 			many("protocol pings", enough, n, func(int) string { return `{"type":"ping"}` })
 			many("wrong types", enough, n, func(int) string { return `{"type":"x"}` })
 		}
+		keys := "{" + times(7000, `"#":1,`) + `"type":"ping"}`
+		many("pings of 60 kB with 7,000 keys", "served", 300, func(int) string { return keys }).cpu = 8 * documentCPU
 		for _, n := range []int{1, 8} {
 			expensive := begin(protocol, `"1"`, query("{blockchain{"+times(20,
 				"a#:blocks(last:50){edges{node{id hash}}}")+"}}"))
