@@ -129,8 +129,11 @@ func leadingNumber(c chaingql.Cursor) (uint64, bool) {
 // first message of a run:
 //
 //   - the first run that contains a known block;
-//   - otherwise the first run of at least two messages, or a longer run that begins after its end. The first run may
-//     consist of messages that are not blocks and that became the oldest messages when the blocks before them expired.
+//   - otherwise the first run of at least two messages that contains an epoch, as the messages of Writers do;
+//   - otherwise the first run of at least two messages.
+//
+// Instead of a run, start chooses a longer one of the same kind that begins after its end. The first run may consist of
+// messages that are not blocks and that became the oldest messages when the blocks before them expired.
 //
 // If messages are missing between two runs, start chooses the earlier run, so that the
 // caller notices the gap. If there is no run of at least two messages, start returns -1,
@@ -141,7 +144,9 @@ func (b *Backend) start(messages []stored) (from int, sure bool) {
 		epoch        int64
 	}
 	runs, first, names := map[chaingql.Cursor]run{}, -1, false
-	lengths, ends := make([]int, len(messages)), make([]int, len(messages)) // length and end of each run, by root
+	// length and end of each run, and whether one of its messages contains an epoch, by root
+	lengths, ends := make([]int, len(messages)), make([]int, len(messages))
+	written := make([]bool, len(messages))
 	certain := -1
 	for i := range messages {
 		s := &messages[i]
@@ -164,6 +169,7 @@ func (b *Backend) start(messages []stored) (from int, sure bool) {
 			}
 		}
 		r.length++
+		written[r.root] = written[r.root] || s.epoch != 0
 		if had := runs[s.block.Cursor]; r.length > had.length || r.length == 1 && had.length == 1 {
 			runs[s.block.Cursor] = r
 		}
@@ -180,7 +186,8 @@ func (b *Backend) start(messages []stored) (from int, sure bool) {
 		switch {
 		case from < 0, root < from && b.hasGap(messages, ends[root], from):
 			from, certain = root, -1
-		case certain < 0 && ends[from] < root && length > lengths[from] && !b.hasGap(messages, ends[from], root):
+		case certain < 0 && (written[root] && !written[from] || written[root] == written[from] && ends[from] < root &&
+			length > lengths[from]) && !b.hasGap(messages, ends[from], root):
 			from = root
 		}
 	}

@@ -168,6 +168,43 @@ func TestOldestStrayMessagesThatFormAChainAreSkipped(t *testing.T) {
 	}
 }
 
+// TestStrayRunThatIsLongerThanTheChainIsSkipped publishes stray messages that name each other, more than the stream has
+// blocks. A Backend that is opened then must not mistake them for the chain.
+func TestStrayRunThatIsLongerThanTheChainIsSkipped(t *testing.T) {
+	s, ctx, all := newBroker(t), context.Background(), numbered(1001, 1100)
+	w := writer(t, open(t, s.ClientURL(), (&logbook{}).options()))
+	if err := w.Append(ctx, all[:80]...); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Prune(ctx, all[60].Cursor); err != nil {
+		t.Fatal(err)
+	}
+	publishRun(t, s.ClientURL(), chaingql.SeqCursor(5000), numbered(5001, 5150))
+	fresh := open(t, s.ClientURL(), (&logbook{}).options())
+	expectReads(t, fresh, all[60:80])
+	for m, err := range fresh.StrayMessages(ctx) {
+		if err != nil || m.Seq <= 80 {
+			t.Fatalf("StrayMessages: got message %d and error %v, want only messages after 80", m.Seq, err)
+		}
+	}
+	if err := writer(t, fresh).Append(ctx, all[80:90]...); err != nil {
+		t.Fatal(err)
+	}
+	expectReads(t, open(t, s.ClientURL(), (&logbook{}).options()), all[60:90])
+	stream, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(81)); err != nil { // the strays are the oldest messages
+		t.Fatal(err)
+	}
+	fresh = open(t, s.ClientURL(), (&logbook{}).options())
+	if err := writer(t, fresh).Append(ctx, all[90:]...); err != nil {
+		t.Fatal(err)
+	}
+	expectReads(t, fresh, all[80:])
+}
+
 // TestManyStrayMessagesAreSkipped publishes more stray messages after the newest block than a survey covers, and then
 // more blocks.
 func TestManyStrayMessagesAreSkipped(t *testing.T) {
