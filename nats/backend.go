@@ -27,6 +27,7 @@ type Backend struct {
 	epoch    atomic.Pointer[string]
 	opened   atomic.Bool // whether Open has surveyed the newest messages
 	searches searchQueue
+	pages    pageQueue
 	balances semaphore    // held by each request for a balance
 	slow     atomic.Int32 // number of slow pages in progress; see isSlow
 	mirrored atomic.Bool  // whether a mirror has responded to a read
@@ -167,8 +168,8 @@ func Open(ctx context.Context, url string, opts *Options) (*Backend, error) {
 
 func newBackend(nc *nats.Conn, o Options) *Backend {
 	return &Backend{
-		nc: nc, opts: o, names: namesOf(o.Chain), searches: newSearchQueue(), survey: survey{sem: make(semaphore, 1)},
-		balances: make(semaphore, maxBalances),
+		nc: nc, opts: o, names: namesOf(o.Chain), searches: newSearchQueue(), pages: newPageQueue(),
+		survey: survey{sem: make(semaphore, 1)}, balances: make(semaphore, maxBalances),
 	}
 }
 

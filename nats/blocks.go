@@ -23,6 +23,9 @@ import (
 // slow pages are read at the same time, and further ones fail. A page is slow if it has a
 // cursor that was not used recently, or if it has a filter but no cursor. Pages that fail
 // for one of these reasons return an error that wraps [chaingql.ErrUnavailable].
+//
+// Pages are read in the order of the calls, at most 2 MiB at the same time. A page of several
+// blocks that has waited for three quarters of its time fails with such an error, too.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor
@@ -39,6 +42,11 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
+	ctx, leave, err := b.pages.enter(ctx, &q)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	page, err := b.pageOf(ctx, b.epoch.Load(), q)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil, failed("read blocks", err)
@@ -228,7 +236,7 @@ func (b *Backend) first(ctx context.Context, q chaingql.BlocksQuery, after place
 		}
 		left.from = scanned[len(scanned)-1].seq + 1
 	}
-	if err := b.searches.acquire(ctx); err != nil {
+	if err := b.beginSearch(ctx); err != nil {
 		return nil, err
 	}
 	defer b.searches.release()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/chaingql/chaingql"
 	"github.com/nats-io/nats.go"
 )
 
@@ -50,4 +51,15 @@ func (b *Backend) Reset() { b.reset() }
 // Retry calls request as reads do, until it succeeds or Options.Timeout has passed.
 func (b *Backend) Retry(ctx context.Context, request func(context.Context) error) error {
 	return b.retry(ctx, request)
+}
+
+// Received makes b expect messages of the size in pages.
+func (b *Backend) Received(size int) { b.pages.received(size) }
+
+// EnterPage waits until a page of q may be read, as Blocks does.
+func (b *Backend) EnterPage(ctx context.Context, q chaingql.BlocksQuery) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	_, leave, err = b.pages.enter(ctx, &q)
+	return leave, err
 }

@@ -46,7 +46,8 @@ func isUnavailable(err error) bool {
 	}
 	return isAny(err, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
 		nats.ErrNoServers, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse,
-		errLost, errTorn, errMirror, errTooManySearches) || hasCode(err, clusterNotAvailable, clusterNotLeader)
+		errLost, errTorn, errMirror, errTooManySearches, errTooManyPages) ||
+		hasCode(err, clusterNotAvailable, clusterNotLeader)
 }
 
 // isAny reports whether err is one of the targets.

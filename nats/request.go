@@ -181,6 +181,7 @@ func (b *Backend) batchOnce(ctx context.Context, ask []byte, n int) (got []store
 		if last, err = number(m, "Nats-Sequence"); err != nil {
 			return nil, 0, err
 		}
+		b.pages.received(m.Size())
 		s := b.names.decode(last, added(m, "Nats-Subject"), m.Data)
 		if s.received, err = time.Parse(time.RFC3339Nano, added(m, "Nats-Time-Stamp")); err != nil {
 			return nil, 0, fmt.Errorf("invalid header Nats-Time-Stamp: %w", err)

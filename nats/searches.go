@@ -12,11 +12,20 @@ import (
 func (b *Backend) searchLastQueued(
 	ctx context.Context, q chaingql.BlocksQuery, after place, end uint64, n int,
 ) ([]stored, error) {
-	if err := b.searches.acquire(ctx); err != nil {
+	if err := b.beginSearch(ctx); err != nil {
 		return nil, err
 	}
 	defer b.searches.release()
 	return b.searchLast(ctx, q, after.seq+1, end, n)
+}
+
+// beginSearch waits in the search queue. Meanwhile the page leaves the page queue, so that waiting searches do not keep
+// other pages from being read.
+func (b *Backend) beginSearch(ctx context.Context) error {
+	if leave, ok := ctx.Value(leaveKey{}).(func()); ok {
+		leave()
+	}
+	return b.searches.acquire(ctx)
 }
 
 // searchLast returns the last n blocks with sequence numbers in [from, end) that q selects.
