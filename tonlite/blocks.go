@@ -113,7 +113,7 @@ func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pa
 		if err := s.acquire(ctx); err != nil {
 			return r, err
 		}
-		err = b.checkHistory(ctx, r.from, b.readable)
+		err = b.checkHistory(ctx, r.from, b.keeps)
 	}
 	return r, err
 }
@@ -132,12 +132,17 @@ func (s *pageReader) lowest(
 	ctx context.Context, q chaingql.BlocksQuery, r masterRange,
 ) (page []chaingql.Block, err error) {
 	b := s.Backend
-	for from, n := r.from, window(q.First); from <= r.to; n = min(2*n, concurrency) {
+	for from, n := r.from, window(q.First); from <= r.to; {
 		if from-r.from >= maxScanned {
 			return nil, errTooFar
 		}
 		to := from + min(n-1, r.to-from)
 		steps, err := s.read(ctx, q, masterRange{from, to}, from-r.from)
+		if errors.Is(err, errMissing) && from < to && b.settled(to) { // find the first block that is missing
+			n = 1
+			continue
+		}
+		n = min(2*n, concurrency)
 		if errors.Is(err, errMissing) {
 			err = b.whyMissing(ctx, from)
 		}
@@ -175,7 +180,7 @@ func (s *pageReader) highest(
 	ctx context.Context, q chaingql.BlocksQuery, r masterRange,
 ) (page []chaingql.Block, err error) {
 	defer func() { slices.Reverse(page) }()
-	for to, n := r.to, window(q.Last); to >= r.from && to > 0; n = min(2*n, concurrency) {
+	for to, n := r.to, window(q.Last); to >= r.from && to > 0; {
 		if r.to-to >= maxScanned {
 			return nil, errTooFar
 		}
@@ -189,15 +194,23 @@ func (s *pageReader) highest(
 			switch {
 			case lost != nil:
 				return nil, lost
-			case bottom <= from:
+			case bottom > from:
+				if err := s.confirmOldest(ctx, bottom); err != nil {
+					return nil, err
+				}
+				r.from = bottom
+			case !s.settled(to):
 				return nil, err // the servers should have the block
+			case from < to:
+				n = 1 // find the last block that is missing: servers may have older ones
+			default:
+				if err := s.whyMissing(ctx, from); !errors.Is(err, chaingql.ErrCursorTooOld) {
+					return nil, err
+				}
 			}
-			if err := s.confirmOldest(ctx, bottom); err != nil {
-				return nil, err
-			}
-			r.from = bottom
 			continue
 		}
+		n = min(2*n, concurrency)
 		if err != nil {
 			return nil, err
 		}

@@ -109,6 +109,17 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err erro
 	return there, err
 }
 
+// keeps reports whether any server has the masterchain block with the given seq_no. Unlike probe, it reads no shard
+// blocks if a server has it, and records only that no server does: the history must begin after that block then, even
+// if some server has blocks before it.
+func (b *Backend) keeps(ctx context.Context, seqNo uint32) (bool, error) {
+	there, err := b.unlessLate(ctx, seqNo, func() (bool, error) { return b.readable(ctx, seqNo) })
+	if err == nil && !there {
+		b.record(seqNo, false)
+	}
+	return there, err
+}
+
 // unlessLate returns the result of read, which reports whether the masterchain block with the given seq_no, and blocks
 // after it, can be read. If they cannot, and servers do not even have the shard blocks of a later head, the blocks may
 // be late instead of deleted, so unlessLate returns errMissing. A server may announce a masterchain block half a minute
@@ -236,9 +247,18 @@ func (b *Backend) checkHistory(
 	return errMissing
 }
 
+// settled reports whether the masterchain block with the given seq_no is so old that it cannot be late.
+func (b *Backend) settled(seqNo uint32) bool {
+	after := b.headAfter(seqNo).SeqNo
+	return after > seqNo && after-seqNo > maxLag
+}
+
 // whyMissing returns the error for a read of the step with the seq_no from and later ones that failed with errMissing.
-// If servers have the shard blocks before that step, it is not deleted.
+// If servers have the shard blocks before that step, it is not deleted, unless it is so old that it cannot be late.
 func (b *Backend) whyMissing(ctx context.Context, from uint32) error {
+	if b.settled(from) {
+		return cmp.Or(b.checkHistory(ctx, from, b.probe), errMissing)
+	}
 	if there, err := b.readable(ctx, max(1, from-1)); err != nil {
 		return err
 	} else if there {

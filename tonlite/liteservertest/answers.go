@@ -205,7 +205,8 @@ func (s *Server) block(id lite.BlockID) (*block, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if id.Workchain == masterchain && (id.SeqNo > s.head || id.SeqNo < s.oldest) {
+	if id.Workchain == masterchain &&
+		(id.SeqNo > s.head || id.SeqNo < s.oldest || s.lost[0] <= id.SeqNo && id.SeqNo <= s.lost[1]) {
 		return nil, errMissing
 	}
 	if id.Workchain != masterchain && s.chain.facts != nil && // the tops of a recorded chain are not known

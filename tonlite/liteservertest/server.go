@@ -28,6 +28,7 @@ type Server struct {
 	conns        map[net.Conn]bool
 	head         uint32
 	oldest       uint32
+	lost         [2]uint32     // set by Lose
 	oldestShards uint32        // set by ForgetShards
 	newestShards uint32        // set by LagShards, or 0
 	grown        chan struct{} // closed when the head moves
@@ -160,6 +161,14 @@ func (s *Server) Forget(below uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.oldest = max(s.oldest, below)
+}
+
+// Lose deletes the masterchain blocks with a seq_no in [from, to], so that the Server has older and newer blocks. A
+// later call restores these blocks and deletes others.
+func (s *Server) Lose(from, to uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = [2]uint32{from, to}
 }
 
 // ForgetShards deletes all shard blocks to which masterchain blocks with a lower seq_no than the given one commit, but
