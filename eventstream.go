@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/gqlsse"
 	"github.com/chaingql/chaingql/internal/gqlws"
@@ -66,7 +67,8 @@ func (h *Handler) serveStream(
 		// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
 		last = r.Header.Get("Last-Event-ID")
 	}
-	sub, refused := h.subscribe(ctx, op, subscriber{by, by.trace.size(), last, xsync.WakeFunc(wake), nil})
+	client := new(blocklog.Client)
+	sub, refused := h.subscribe(ctx, op, subscriber{by, by.trace.size(), last, xsync.WakeFunc(wake), client})
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return
@@ -103,7 +105,7 @@ func (h *Handler) serveStream(
 		return sub.cursor()
 	}
 	why = h.send(w, r, media, s, wakes, gqlsse.Options{
-		Position: position, Cut: cut, Count: share.add, Progress: progress,
+		Position: position, Cut: cut, Count: share.add, Progress: progress, Blocked: client.SetBlocked,
 	})
 	switch {
 	case errors.Is(why, os.ErrDeadlineExceeded):

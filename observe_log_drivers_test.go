@@ -275,6 +275,7 @@ type fakeSession struct{ start func() error }
 func (fakeSession) Opened(context.Context, string, func() bool) {}
 func (fakeSession) Closed(error)                                {}
 func (fakeSession) Limit(string)                                {}
+func (fakeSession) Blocked(bool)                                {}
 func (fakeSession) Init(ctx context.Context, _ []byte) (context.Context, error) {
 	return ctx, nil
 }

@@ -136,6 +136,9 @@ func (s *session) Opened(ctx context.Context, protocol string, left func() bool)
 	s.h.events.opened(ctx, s.socket())
 }
 
+// Blocked reports that a write to the client has begun or ended.
+func (s *session) Blocked(blocked bool) { s.client.SetBlocked(blocked) }
+
 // Closed logs the end of the socket and calls Hooks.SocketClosed.
 func (s *session) Closed(why error) {
 	s.h.subscriptionQuota.release(s.traceBytes)

@@ -1,9 +1,25 @@
 package blocklog
 
-import "slices"
+import (
+	"slices"
+	"sync/atomic"
+)
 
-// A Client is the connection that several Readers serve. Each Client has an address of its own.
-type Client struct{ _ byte }
+// A Client is the connection that one or more Readers serve.
+type Client struct{ blocked atomic.Bool }
+
+// SetBlocked reports whether a write to the client is in progress. Meanwhile, its pages may be dropped at once.
+func (c *Client) SetBlocked(blocked bool) { c.blocked.Store(blocked) }
+
+// blocked reports whether none of the page's readers can continue before a write to its client has ended.
+func (p *page[B]) blocked() bool {
+	for r := range p.waiting {
+		if r.client == nil || !r.client.blocked.Load() {
+			return false
+		}
+	}
+	return true
+}
 
 // maxClientPages is the maximum number of pages that are read or kept for the Readers of one client. Without a limit,
 // a client with many Readers that stops reading would fill the queue of pages, and then log.held with pages that it

@@ -46,6 +46,29 @@ func TestSubscriptionsOfClientsThatDoNotReadDoNotDelayOthers(t *testing.T) {
 	})
 }
 
+// More clients than pages may be kept do not read, so that each of them takes one block of its page only.
+func TestPagesOfBlockedClientsAreDroppedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(16_000)
+		l := open(t, c, Options[int]{Window: 5})
+		l.Start()
+		synctest.Wait()
+		var clients [3 * maxHeldPages]Client
+		for i := range clients {
+			r := resumeAs(t, l, &clients[i], cursorOf(5000+i))
+			expect(t, r)
+			synctest.Wait()
+			if item, err := r.Next(); item.Payload == nil || err != nil {
+				t.Fatalf("client %d received %+v and error %v, want a block", i, item, err)
+			}
+			clients[i].SetBlocked(true)
+		}
+		if l.held.Len() != maxHeldPages {
+			t.Errorf("%d pages are held, want %d", l.held.Len(), maxHeldPages)
+		}
+	})
+}
+
 func TestAllReadersOfOneClientReceiveAllBlocks(t *testing.T) {
 	for name, cursor := range map[string]func(i int) string{
 		"each from a cursor of its own": func(i int) string { return cursorOf(7 * i) },

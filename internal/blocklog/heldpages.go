@@ -14,12 +14,16 @@ const (
 
 	// holdTime is the minimum time for which a page is kept for its readers before it may be dropped.
 	holdTime = time.Second
+
+	// recheckTime is the time after which waiting pages are checked again, because a client may be blocked meanwhile.
+	recheckTime = 10 * time.Millisecond
 )
 
 // heldPages contains the pages that readers have not read to the end, the oldest first. If there are too many, the log
 // drops the oldest page, and its readers read it from the source again when they continue. But the log reads no further
 // page before the page to drop has been held for holdTime, or readers have finished other pages. Otherwise, readers
-// could drop each other's pages before any of them makes progress.
+// could drop each other's pages before any of them makes progress. A page whose clients do not accept what is written
+// to them is dropped at once: these have made progress, and may never continue.
 type heldPages[B any] struct {
 	list.List
 	limit int // maxHeldPages, except in tests
@@ -28,17 +32,17 @@ type heldPages[B any] struct {
 // wait returns the time until one more page may be read. reading is the number of pages that are being read.
 func (h *heldPages[B]) wait(reading int) time.Duration {
 	drop := h.Len() + reading + 1 - h.limit // number of pages that must be dropped
-	if drop <= 0 {
-		return 0
+	wait := time.Duration(0)
+	for e := h.Front(); drop > 0; drop-- {
+		if e == nil {
+			return holdTime
+		}
+		if p := e.Value.(*page[B]); !p.blocked() {
+			wait = time.Until(p.arrived.Add(holdTime))
+		}
+		e = e.Next()
 	}
-	last := h.Front()
-	for ; drop > 1 && last != nil; drop-- {
-		last = last.Next()
-	}
-	if last == nil {
-		return holdTime
-	}
-	return time.Until(last.Value.(*page[B]).arrived.Add(holdTime))
+	return wait
 }
 
 // hold keeps a page that the source has returned until its readers have read it. If too many pages are held, it drops

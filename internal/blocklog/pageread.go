@@ -37,7 +37,7 @@ func (l *Log[B]) readLater(wait time.Duration) {
 		return
 	}
 	l.busy++
-	l.roomTimer = time.AfterFunc(wait, func() {
+	l.roomTimer = time.AfterFunc(min(wait, recheckTime), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.roomTimer = nil

@@ -75,6 +75,9 @@ type Options struct {
 	// more time for the rest. If Progress is nil, the client always has.
 	Progress func(bytes int) bool
 
+	// Blocked is called with true before each write, and with false after it, unless it is nil.
+	Blocked func(bool)
+
 	// Cut limits the duration of each later write to CutTimeout when it is closed. Closing Cut does not interrupt a
 	// write in progress. To interrupt it, set a write deadline after closing Cut.
 	Cut <-chan struct{}
@@ -229,6 +232,10 @@ func (o *writer) write(p []byte) (err error) {
 	deadline := xsync.NewWriteDeadline(o.options.WriteTimeout, len(p))
 	if o.options.WriteTimeout > 0 || o.options.Cut != nil {
 		defer func() { _ = o.rc.SetWriteDeadline(time.Time{}) }()
+	}
+	if blocked := o.options.Blocked; blocked != nil {
+		blocked(true)
+		defer blocked(false)
 	}
 	for cut := false; len(p) > 0 && err == nil; {
 		if !cut {

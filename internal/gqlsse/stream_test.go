@@ -296,3 +296,17 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+func TestBlockedIsReportedDuringEachWrite(t *testing.T) {
+	s, blocked, writes := newScript(), false, 0
+	s.put(io.EOF, event("1", "{}"))
+	w := flushing{writeFunc(func([]byte) {
+		if writes++; !blocked {
+			t.Error("a write is not reported as blocked")
+		}
+	})}
+	o := gqlsse.Options{Blocked: func(b bool) { blocked = b }}
+	if err := gqlsse.Serve(t.Context(), w, o, nil, s); err != nil || blocked || writes < 2 {
+		t.Errorf("Serve returned %v after %d writes and blocked is %v, want nil, 2 and false", err, writes, blocked)
+	}
+}

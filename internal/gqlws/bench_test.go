@@ -42,6 +42,7 @@ func (*broadcastSession) Init(ctx context.Context, _ []byte) (context.Context, e
 	return ctx, nil
 }
 func (*broadcastSession) Limit(string) {}
+func (*broadcastSession) Blocked(bool) {}
 func (*broadcastSession) Closed(error) {}
 
 func (bs *broadcastSession) Start(context.Context, []byte) (Operation, error) {

@@ -279,3 +279,19 @@ func TestRequestErrorContainsFirstError(t *testing.T) {
 		}
 	}
 }
+
+func TestSessionIsBlockedWhileAWriteWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ss := NewServer(testOptions), newFakeSession(t)
+		p := dial(t, s, ss)
+		p.sendText(`{"type":"connection_init"}`)
+		if synctest.Wait(); !ss.blocked.Load() {
+			t.Error("the session is not blocked although the peer reads nothing")
+		}
+		p.startReading()
+		if synctest.Wait(); ss.blocked.Load() {
+			t.Error("the session is blocked although the peer has read everything")
+		}
+		shutdown(t, s)
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,7 @@ type fakeSession struct {
 	opened    string        // protocol passed to Opened
 	left      func() bool   // passed to Opened
 	limits    []string
+	blocked   atomic.Bool // argument of Blocked
 	closed    bool
 	why       error
 }
@@ -48,6 +50,8 @@ func (s *fakeSession) Opened(ctx context.Context, protocol string, left func() b
 	s.opened, s.left = protocol, left
 	s.sockets++
 }
+
+func (s *fakeSession) Blocked(blocked bool) { s.blocked.Store(blocked) }
 
 func (s *fakeSession) Limit(name string) {
 	s.mu.Lock()

@@ -24,6 +24,11 @@ func (c *conn) callLimit(name string) {
 	c.peer.Limit(name)
 }
 
+func (c *conn) callBlocked(blocked bool) {
+	defer c.recoverPanic("Session.Blocked", nil)
+	c.peer.Blocked(blocked)
+}
+
 func (c *conn) callClosed(why error) {
 	defer c.recoverPanic("Session.Closed", nil)
 	c.peer.Closed(why)

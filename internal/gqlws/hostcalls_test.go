@@ -25,6 +25,8 @@ func (s goexitSession) Opened(ctx context.Context, protocol string, left func() 
 	}
 }
 
+func (s goexitSession) Blocked(bool) {}
+
 func (s goexitSession) Limit(string) {
 	if s.from == "Limit" {
 		runtime.Goexit()

@@ -64,6 +64,7 @@ type panicSession struct{ *fakeSession }
 
 func (panicSession) Opened(context.Context, string, func() bool) { panic("Opened") }
 func (panicSession) Limit(string)                                { panic("Limit") }
+func (panicSession) Blocked(bool)                                { panic("Blocked") }
 func (panicSession) Closed(error)                                { panic("Closed") }
 
 func TestPanicsInSessionAreLogged(t *testing.T) {

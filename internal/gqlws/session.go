@@ -7,8 +7,8 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// A Session handles one connection. Its methods are called one at a time. While a method runs, no further message from
-// the peer is processed.
+// A Session handles one connection. Its methods are called one at a time, except Blocked. While another method runs, no
+// further message from the peer is processed.
 type Session interface {
 	// Opened is called once, after the handshake and before all other methods. protocol is the negotiated subprotocol.
 	// ctx is the context that Init receives. Opened must not block.
@@ -50,6 +50,11 @@ type Session interface {
 	//
 	// Limit must not block.
 	Limit(name string)
+
+	// Blocked is called with true before a write that may wait for the peer, and with false after it. Meanwhile, Next
+	// is not called for the Streams of the connection. Blocked may run at the same time as other methods and must not
+	// block.
+	Blocked(blocked bool)
 
 	// Closed is called once, after all other calls to the Session, when all Streams are closed and all calls to Run
 	// have returned. If the peer closed the connection properly, why is nil. Otherwise why is a *RequestError or wraps

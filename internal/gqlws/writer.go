@@ -304,7 +304,9 @@ func (c *conn) writeFrames(frames []byte) bool {
 		more = 0
 	}
 	c.account.Add(more)
+	c.callBlocked(true)
 	_, err := c.net.writeAll(frames)
+	c.callBlocked(false)
 	c.account.Add(-more)
 	if err != nil {
 		c.closeNet()
