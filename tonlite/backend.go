@@ -28,6 +28,7 @@ type Backend struct {
 	mu           sync.Mutex
 	head         lite.BlockID   // the newest accepted masterchain block
 	heads        []acceptedHead // some of the heads before it, and the head itself
+	reached      uint32         // see setReached
 	moved        chan struct{}  // closed when the head moves
 	following    int            // number of Follow calls that keep head up to date
 	gone, oldest uint32         // see history

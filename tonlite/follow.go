@@ -45,6 +45,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		head, moved := b.watchHead()
 		for next <= head.SeqNo {
 			to := next + min(size-1, head.SeqNo-next)
+			begun := time.Now()
 			steps, err := b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
 			late := func() bool { return errors.Is(err, errMissing) || isLag(err) }
 			if late() && next < to { // servers may have the first of these blocks
@@ -53,8 +54,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			}
 			// The server that announced the block may withhold it, and the others may have it soon.
 			lagging := head.SeqNo-next < maxLag
-			begun := time.Now()
-			for d := minPollInterval; lagging && late() && time.Since(begun) < b.opts.Timeout; {
+			for d := minPollInterval; lagging && late() && time.Since(begun) < 2*b.opts.Timeout; {
 				size = 1
 				pause(ctx, d)
 				d = min(2*d, b.opts.Timeout/16)
@@ -65,6 +65,9 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			}
 			if err != nil {
 				return b.followError(ctx, err)
+			}
+			if size == 1 && time.Since(begun) >= minPollInterval {
+				b.setReached(next)
 			}
 			for _, block := range slices.Concat(steps...) {
 				if block.Cursor <= after {
@@ -82,6 +85,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		}
 		if newest, _ := b.knownHead(); newest == head { // servers do not lag any more
 			size = concurrency
+			b.setReached(0)
 		}
 		select {
 		case <-moved:

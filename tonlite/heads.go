@@ -77,9 +77,29 @@ func (b *Backend) anyHead(f func(m *master) bool) bool {
 	return false
 }
 
-// earlierHead returns the masterchain block that was the head Options.Timeout ago. Servers that lag have it, too. If
-// that block is not known, or more than maxHeadAge old, earlierHead returns the oldest head after it.
-func (b *Backend) earlierHead() lite.BlockID {
+// setReached records that servers lag, and have just got the block with the given seq_no. 0 means that they do not lag
+// any more. A Follow that ends leaves it, because the next one may need time to find the lag again.
+func (b *Backend) setReached(seqNo uint32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reached = seqNo
+}
+
+// reachedHead returns the newest head that servers that lag have, if that is known and at most maxHeadAge old.
+func (b *Backend) reachedHead() (head lite.BlockID, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range slices.Backward(b.heads) {
+		if h.id.SeqNo <= b.reached {
+			return h.id, time.Since(h.at) <= maxHeadAge
+		}
+	}
+	return head, false
+}
+
+// earlierHead returns the masterchain block that was the head minAge ago. Servers that lag have it, too. If that block
+// is not known, or more than maxHeadAge old, earlierHead returns the oldest head after it.
+func (b *Backend) earlierHead(minAge time.Duration) lite.BlockID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	age := func(i int) time.Duration { return time.Since(b.heads[i].at) }
@@ -87,7 +107,7 @@ func (b *Backend) earlierHead() lite.BlockID {
 		return b.head
 	}
 	n := 0
-	for n+1 < len(b.heads) && (age(n+1) >= b.opts.Timeout || age(n) > maxHeadAge) {
+	for n+1 < len(b.heads) && (age(n+1) >= minAge || age(n) > maxHeadAge) {
 		n++
 	}
 	return b.heads[n].id
@@ -127,18 +147,23 @@ func (b *Backend) prove(ctx context.Context, id lite.BlockID) error {
 	return b.prover.prove(ctx, id, head)
 }
 
-// atHead calls read with the head. If the servers that have the data lag behind, atHead calls read again with
-// earlierHead.
+// atHead calls read with the head, or with reachedHead if there is such a head. If the servers that have the data lag
+// behind, atHead calls read again with an earlier head, which was the newest Options.Timeout ago. If that is known not
+// to be enough, it is the oldest one that may be used.
 func (b *Backend) atHead(ctx context.Context, read func(head lite.BlockID) error) error {
 	head, err := b.currentHead(ctx)
 	if err != nil {
 		return err
 	}
+	minAge := b.opts.Timeout
+	if earlier, ok := b.reachedHead(); ok {
+		head, minAge = earlier, maxHeadAge
+	}
 	err = read(head)
 	if !errors.Is(err, errMissing) && !isLag(err) || ctx.Err() != nil {
 		return err
 	}
-	if earlier := b.earlierHead(); earlier != head {
+	if earlier := b.earlierHead(minAge); earlier.SeqNo < head.SeqNo {
 		return read(earlier)
 	}
 	return err
