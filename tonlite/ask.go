@@ -294,6 +294,14 @@ func joinErrors(some, more error) error {
 	return fmt.Errorf("%w; %w", some, more)
 }
 
+// convict does not use server s for lieBackoff, because err proves that it has named a forged block.
+func (set *servers) convict(s *server, err error) {
+	if s.convict(err) {
+		set.opts.Logger.Warn("lite server lied and is not used for a while",
+			slog.String("server", s.addr), slog.Any("error", err))
+	}
+}
+
 func (set *servers) backOff(s *server, err error) {
 	s.failed(err)
 	set.opts.Logger.Warn("lite server failed and is not used for a while",

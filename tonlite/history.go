@@ -207,7 +207,7 @@ func (b *Backend) forget() {
 // the block, because it could invent an id, or prove a block that it does not send. Unless in haste, readable waits for
 // servers that lag.
 func (b *Backend) readable(ctx context.Context, seqNo uint32) (bool, error) {
-	m, err := b.lookup(ctx, seqNo, !inHaste(ctx), true)
+	m, _, err := b.lookup(ctx, seqNo, !inHaste(ctx), true)
 	if err == nil {
 		b.masters.put(seqNo, m)
 	}

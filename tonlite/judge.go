@@ -19,7 +19,7 @@ func (set *servers) judge(ctx context.Context, s *server, q lite.Message, r repl
 		s.lags()
 	}
 	if begin := time.Now(); err == nil {
-		err = recoverPanics(func() error { return check(ctx, r.answer) })
+		err = recoverPanics(func() error { return check(context.WithValue(ctx, senderKey{}, s), r.answer) })
 		if r.release(); err == nil {
 			s.succeeded(q)
 			return nil
@@ -56,6 +56,14 @@ func (set *servers) judge(ctx context.Context, s *server, q lite.Message, r repl
 	}
 	set.backOff(s, err)
 	return err
+}
+
+type senderKey struct{}
+
+// sender returns the server whose response is checked with ctx, the context of a checkFunc.
+func sender(ctx context.Context) *server {
+	s, _ := ctx.Value(senderKey{}).(*server)
+	return s
 }
 
 // repeats reports whether server s still answers q, and not much later than usual. If no server proves or sends the

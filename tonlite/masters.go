@@ -18,6 +18,9 @@ type master struct {
 	tops     []lite.BlockID // the newest block of each shard
 }
 
+// errForged is returned if a server names a masterchain block that is not the predecessor of a proven one.
+var errForged = errors.New("the server named a forged block:")
+
 var errFork = errors.New("tonlite: a masterchain block conflicts with the known masterchain")
 
 // currentHead returns the newest masterchain block. It queries a server, unless a Follow keeps
@@ -186,14 +189,14 @@ func (b *Backend) cacheMasters(blocks []*master) {
 }
 
 // readLinked is like chain, but does not cache the blocks. If last is not nil, it is the id of
-// the last block.
+// the last block. A server that named another block than the proven one for a seq_no lied.
 func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.BlockID) ([]*master, error) {
-	blocks := make([]*master, to-from+1)
+	blocks, namers := make([]*master, to-from+1), make([]*server, to-from+1)
 	err := parallel(ctx, len(blocks), func(ctx context.Context, i int) (err error) {
 		if newest := i == len(blocks)-1; newest && last != nil {
 			blocks[i], err = b.master(ctx, *last)
 		} else {
-			blocks[i], err = b.masterBySeqNo(ctx, from+uint32(i), newest)
+			blocks[i], namers[i], err = b.masterBySeqNo(ctx, from+uint32(i), newest)
 		}
 		return err
 	})
@@ -207,6 +210,9 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 		if b.knows(blocks[i].id) {
 			return nil, errFork // both were accepted before
 		}
+		if namers[i] != nil && !b.opts.Unproven {
+			b.servers.convict(namers[i], fmt.Errorf("%w %v", errForged, blocks[i].id))
+		}
 		if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {
 			return nil, err
 		}
@@ -215,16 +221,18 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 }
 
 // masterBySeqNo returns the masterchain block with the given seq_no. If the id of that block is
-// not known, masterBySeqNo looks up the block.
-func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) (*master, error) {
+// not known, masterBySeqNo looks up the block, and returns the server that named the id, too.
+func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) (m *master, namer *server, err error) {
 	if m, ok := b.masters.get(seqNo); ok {
-		return m, nil
+		return m, nil, nil
 	}
 	if next, ok := b.masters.get(seqNo + 1); ok {
-		return b.master(ctx, next.prev)
+		m, err = b.master(ctx, next.prev)
+		return m, nil, err
 	}
 	if head, ok := b.headAt(seqNo); ok {
-		return b.master(ctx, head)
+		m, err = b.master(ctx, head)
+		return m, nil, err
 	}
 	return b.lookup(ctx, seqNo, false, proven)
 }
@@ -232,20 +240,26 @@ func (b *Backend) masterBySeqNo(ctx context.Context, seqNo uint32, proven bool) 
 // lookup asks a server for the id of the masterchain block with the given seq_no and reads that block. If proven is
 // set, it requires a proof of the block. If no server proves or sends the block, the id may be invented and shows
 // nothing, so lookup asks the next server for the id. If wait is set, a server that lags waits for the block, instead
-// of responding that it does not have the block.
-func (b *Backend) lookup(ctx context.Context, seqNo uint32, wait, proven bool) (*master, error) {
+// of responding that it does not have the block. namer is the server that named the id.
+func (b *Backend) lookup(
+	ctx context.Context, seqNo uint32, wait, proven bool,
+) (m *master, namer *server, err error) {
 	var q lite.Message = lite.LookupBlock{Workchain: masterchain, Shard: wholeShard, SeqNo: seqNo}
 	if wait {
 		q = b.servers.after(seqNo, q)
 	}
-	var found atomic.Pointer[master]
-	err := b.servers.askIn(ctx, b.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
+	type result struct {
+		m     *master
+		namer *server
+	}
+	var found atomic.Pointer[result]
+	err = b.servers.askIn(ctx, b.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
 		id, err := lookedUp(answer, seqNo)
 		if err != nil {
 			return err
 		}
 		if known, ok := b.masters.get(seqNo); ok && known.id == id {
-			found.Store(known)
+			found.Store(&result{m: known})
 			return nil
 		}
 		if proven {
@@ -258,11 +272,14 @@ func (b *Backend) lookup(ctx context.Context, seqNo uint32, wait, proven bool) (
 		case errors.Is(err, errMissing):
 			return fmt.Errorf("%w %v, which is not sent: %w", errUnproven, id, err)
 		case err == nil:
-			found.Store(m)
+			found.Store(&result{m, sender(ctx)})
 		}
 		return err
 	})
-	return found.Load(), err
+	if r := found.Load(); err == nil {
+		m, namer = r.m, r.namer
+	}
+	return m, namer, err
 }
 
 func lookedUp(answer lite.Message, seqNo uint32) (lite.BlockID, error) {

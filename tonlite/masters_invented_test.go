@@ -108,3 +108,38 @@ func TestSearchLeavesServerThatInventsIDs(t *testing.T) {
 		}
 	})
 }
+
+// TestServerThatNamesForgedBlocksIsNotUsed prefers a server that answers lookups with forged blocks, which it sends.
+// Their proven successors name others.
+func TestServerThatNamesForgedBlocksIsNotUsed(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(400)
+		liar, one, two := m.start(chain), m.start(chain), m.start(chain)
+		one.Delay(60 * time.Millisecond) // the liar is the fastest server, so it becomes the preferred one again
+		two.Delay(60 * time.Millisecond)
+		var log testkit.Buffer
+		b := m.open(liar.Config(one, two), &tonlite.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		liar.SetLie(liteservertest.FalsePast)
+		for i := range uint32(8) {
+			b.Prefer(0)
+			liar.Asked() // resets the count
+			q := chaingql.BlocksQuery{First: 20, After: cursor(100 + 30*i)}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			page, err := b.Blocks(ctx, q)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, page, chaingql.PageOf(chain.Blocks(), q))
+			if asked := liar.Asked(); i > 0 && len(asked) > 0 {
+				t.Fatalf("page %d: the liar received queries %v", i, asked)
+			}
+			time.Sleep(time.Minute)
+		}
+		text := log.String()
+		if n := strings.Count(text, "lite server lied and is not used for a while"); n != 1 ||
+			strings.Contains(text, "server="+one.Addr()) || strings.Contains(text, "server="+two.Addr()) {
+			t.Errorf("got log %q, want one line, about the liar", text)
+		}
+	})
+}

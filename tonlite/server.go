@@ -17,6 +17,11 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
+// lieBackoff is the time for which a server is not used after it has provably named a forged block. It is long because
+// each such block may cost as much as a hundred pages: a readable block must be parsed before its successor shows that
+// it is forged.
+const lieBackoff = 10 * time.Minute
+
 const (
 	maxLag   = 64  // maximum number of blocks that a server may lag
 	maxCause = 300 // maximum length of the text of a failure, in characters
@@ -34,6 +39,7 @@ type server struct {
 	client      *lite.Client // the last connection, which may be lost
 	dialing     *dialAttempt // the attempt to connect that is in progress, or nil
 	retryAt     time.Time    // the server is not used before this time
+	convicted   time.Time    // until this time, no valid response and no failure changes retryAt
 	backoff     time.Duration
 	cause       error         // error of the last failure, as a text of bounded length
 	lastSuccess time.Time     // time of the last valid response
@@ -229,6 +235,9 @@ func (e unusedError) Error() string {
 func (s *server) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if time.Now().Before(s.convicted) {
+		return
+	}
 	s.backoff = min(max(minBackoff, 2*s.backoff), maxBackoff)
 	s.retryAt, s.cause = time.Now().Add(s.backoff), fmt.Errorf("%.*s", maxCause, err.Error())
 	if errors.Is(err, errInvented) {
@@ -236,10 +245,25 @@ func (s *server) failed(err error) {
 	}
 }
 
+// convict records that err proves a lie of the server. It returns false if another lie is already recorded.
+func (s *server) convict(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().Before(s.convicted) {
+		return false
+	}
+	s.convicted = time.Now().Add(lieBackoff)
+	s.retryAt, s.cause, s.lastSuccess = s.convicted, err, time.Time{}
+	return true
+}
+
 // succeeded records a valid response to q, or to a Follow if q is nil.
 func (s *server) succeeded(q lite.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if time.Now().Before(s.convicted) {
+		return
+	}
 	s.backoff, s.retryAt, s.cause, s.lastSuccess = 0, time.Time{}, nil, time.Now()
 	if seqNo, proven := masterLookup(q); proven && seqNo <= s.unproved.newest {
 		s.unproved = unprovedBlocks{}
