@@ -83,6 +83,8 @@ func TestProofThatMakesNoProgressIsRejected(t *testing.T) {
 		{"back to a block that is not a key block", 30, 10, []uint32{28}, false},
 		{"in a cycle", 1, 18, []uint32{8, 1, 8, 15, 18}, false},
 		{"past the target and back", 1, 8, []uint32{8, 15, 8}, false},
+		{"through an earlier key block than the previous one", 16, 18, []uint32{1, 8, 15, 18}, false},
+		{"far past the target and back", 8, 11, []uint32{15, 22, 11}, false},
 		{"away from the target", 8, 18, []uint32{1}, false},
 		{"past the target, no closer than before", 9, 12, []uint32{8, 15}, false},
 	} {

@@ -91,7 +91,8 @@ func (t *prover) proveStep(ctx context.Context, from, to lite.BlockID) (reached,
 // guarantee progress, end at it or at a key block that is closer to it than from. Only the first
 // and the last link may then lead backward, because other backward links could form a cycle. The
 // first link may lead from a block that is not a key block to the key block before it. The last
-// link may lead backward because nodes prove some blocks through the next key block.
+// link may lead backward because nodes prove some blocks through the next key block. Every forward
+// link must begin before to and end after from, because a detour with many valid links takes long to verify.
 func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.BlockID, err error) {
 	reached = from
 	if from.SeqNo > to.SeqNo && (len(p.Links) != 1 || p.Links[0].To != to) {
@@ -102,7 +103,10 @@ func followLinks(p lite.BlockProof, from, to lite.BlockID) (reached, key lite.Bl
 			return reached, key, fmt.Errorf("%w: the links are not connected", errProof)
 		}
 		check := checkForward
-		if l.Back {
+		switch {
+		case !l.Back && (l.From.SeqNo >= to.SeqNo || l.To.SeqNo <= from.SeqNo):
+			return reached, key, fmt.Errorf("%w: a detour", errProof)
+		case l.Back:
 			if i > 0 && l.To != to {
 				return reached, key, fmt.Errorf(
 					"%w: a backward link is neither the first nor leads to the target", errProof)

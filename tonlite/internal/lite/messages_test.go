@@ -67,6 +67,14 @@ func TestProofsWithTooManySignaturesAreRejected(t *testing.T) {
 	}
 }
 
+func TestProofsWithTooManyLinksAreRejected(t *testing.T) {
+	for n, want := range map[int]error{maxLinks: nil, maxLinks + 1: errUnexpected} {
+		if _, err := ParseAnswer(BlockProof{Links: make([]Link, n)}.append(nil)); err != want {
+			t.Errorf("%d links: got error %v, want %v", n, err, want)
+		}
+	}
+}
+
 func TestQueriesRoundTrip(t *testing.T) {
 	for _, want := range []Message{
 		GetMasterchainInfo{}, GetBlock{someID(1)}, GetBlockHeader{someID(1)}, LookupBlock{-1, 1 << 63, 7},

@@ -54,9 +54,9 @@ func errorText(text []byte) string {
 }
 
 const (
-	// maxLinks is the maximum number of links in a proof.
-	maxLinks = 2000
-	// maxSignatures is the maximum number of signatures in all links of a proof. A few dozen links
+	// maxLinks is the maximum number of links in a response. Nodes send 16.
+	maxLinks = 32
+	// maxSignatures is the maximum number of signatures in all links of a response. The links
 	// may have the signatures of some hundred validators each.
 	maxSignatures = 1 << 15
 )
