@@ -63,8 +63,11 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 }
 
 // pageOf returns a page of the stream with the given epoch.
-func (b *Backend) pageOf(ctx context.Context, epoch *string, q chaingql.BlocksQuery) ([]stored, error) {
-	page, err := b.page(ctx, q)
+func (b *Backend) pageOf(ctx context.Context, epoch *string, q chaingql.BlocksQuery) (page []stored, err error) {
+	err = b.verified(ctx, func() error {
+		page, err = b.page(ctx, q)
+		return err
+	})
 	if errors.Is(err, errReplaced) { // the caches describe messages that the stream has lost, or another stream
 		b.reset()
 		if err = b.checkEpoch(ctx, epoch); err == nil {

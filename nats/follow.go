@@ -227,6 +227,9 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 			}
 		}
 		for _, s := range blocks {
+			if is, known := r.b.survey.is(s.seq); known && !is {
+				_, _, _, _ = r.b.tail(ctx) // the stream may have lost strays: updates the survey
+			}
 			r.fresh = false
 			if !r.deliver(s) {
 				return true, nil

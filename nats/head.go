@@ -1,6 +1,7 @@
 package natschain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -70,11 +71,9 @@ func (b *Backend) catchUp(ctx context.Context, newest stored) (stored, bool, err
 		return stored{}, false, err
 	}
 	if same = same && last.seq <= newest.seq && newest.seq <= last.seq+maxCatchUp; same && last.seq > head.seq {
-		now, found, err := b.block(ctx, getRequest{Seq: last.seq})
-		if err != nil {
+		if same, err = b.contains(ctx, last); err != nil {
 			return stored{}, false, err
 		}
-		same = found && now.received.Equal(last.received)
 	}
 	if !same { // the stream lost messages and may have reused their numbers, or the survey is too far behind
 		b.reset()
@@ -85,6 +84,45 @@ func (b *Backend) catchUp(ctx context.Context, newest stored) (stored, bool, err
 	if errors.Is(err, errReplaced) || errors.Is(err, errMissing) || err == nil && l.gap && l.forked {
 		return stored{}, false, nil
 	}
-	head, _ = b.survey.snapshot()
-	return head, true, err
+	head, seen := b.survey.snapshot()
+	return head, seen > 0, err // reset may have been called meanwhile
+}
+
+// contains reports whether the stream still contains the message m.
+func (b *Backend) contains(ctx context.Context, m stored) (bool, error) {
+	now, found, err := b.block(ctx, getRequest{Seq: m.seq})
+	return found && now.received.Equal(m.received), err
+}
+
+// denials returns how often a read took a message for a stray because of the survey.
+func (x *survey) denials() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.denied
+}
+
+// verified calls read. If read took messages for strays because of the survey, verified checks that the stream still
+// contains the newest message that the survey covered: after a restore from a backup, blocks may have the numbers of
+// strays. If the stream has lost that message, verified updates the survey and calls read again.
+func (b *Backend) verified(ctx context.Context, read func() error) error {
+	denials := b.survey.denials()
+	head, last := b.survey.end()
+	err := read()
+	if head.seq == 0 || b.survey.denials() == denials {
+		return err
+	}
+	var same bool
+	var failure error
+	if last.seq > head.seq {
+		same, failure = b.contains(ctx, last)
+	} else if same, failure = b.present(ctx, head.place()); errors.Is(failure, errReplaced) {
+		failure = nil
+	}
+	if same || failure != nil {
+		return cmp.Or(err, failure)
+	}
+	if _, _, _, err := b.tail(ctx); err != nil {
+		return err
+	}
+	return read()
 }

@@ -45,7 +45,11 @@ func (b *Backend) find(
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	epoch := b.epoch.Load()
-	found, err := search(ctx)
+	var found stored
+	err = b.verified(ctx, func() error {
+		found, err = search(ctx)
+		return err
+	})
 	if err == nil || errors.Is(err, errReplaced) || errors.Is(err, chaingql.ErrBlockNotFound) ||
 		errors.Is(err, chaingql.ErrLookupNotSupported) {
 		if changed := b.checkEpoch(ctx, epoch); changed != nil {

@@ -202,7 +202,11 @@ func (b *Backend) RemoveStray(ctx context.Context, seq uint64) error {
 		return failed(what, err)
 	}
 	if s.bad == nil {
-		isBlock, err := b.isLinked(ctx, s)
+		var isBlock bool
+		err := b.verified(ctx, func() error {
+			isBlock, err = b.isLinked(ctx, s)
+			return err
+		})
 		switch {
 		case err != nil:
 			return failed(what, err)

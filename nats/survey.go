@@ -19,6 +19,7 @@ type survey struct {
 	head   stored    // the newest block
 	last   stored    // the newest message covered, if it came after the newest block
 	strays spans     // messages that are not blocks of the chain
+	denied uint64    // how often a read took a message for a stray because of the survey
 	sem    semaphore // held by the call that creates or extends the survey
 
 	unfinished backlog // what an interrupted surveyNewest has read; sem guards it
@@ -72,7 +73,10 @@ func (x *survey) is(seq uint64) (is, known bool) {
 		return false, false
 	}
 	_, none := x.strays.at(seq)
-	return !none && seq <= x.head.seq, true
+	if is = !none && seq <= x.head.seq; !is {
+		x.denied++
+	}
+	return is, true
 }
 
 // straysAt returns the consecutive strays that include seq, and false if seq is not a stray. Messages after the newest
@@ -80,7 +84,11 @@ func (x *survey) is(seq uint64) (is, known bool) {
 func (x *survey) straysAt(seq uint64) (span, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.strays.at(seq)
+	found, is := x.strays.at(seq)
+	if is {
+		x.denied++
+	}
+	return found, is
 }
 
 // note extends the survey up to the message with the sequence number seen. The argument blocks must contain all blocks
@@ -112,7 +120,7 @@ func (x *survey) next(s *stored) (stored, bool) {
 	switch {
 	case seen == 0 || s.bad != nil:
 		return stored{}, false
-	case s.seq == head.seq:
+	case s.seq == head.seq && s.seq == seen:
 		return head, s.block.Cursor == head.block.Cursor && s.block.Hash == head.block.Hash
 	case s.seq != seen+1 || !at.admits(s) || tooFar(at.cursor, s.block.Cursor):
 		return stored{}, false

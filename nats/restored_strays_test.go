@@ -1,0 +1,109 @@
+package natschain_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+)
+
+// TestHostReadsBlocksWithNumbersOfStrayMessagesThatWereLost lets hosts find out that the newest messages are strays.
+// Then the stream is restored from a backup without them, and blocks receive their sequence numbers. The first read of
+// each host must find these blocks.
+func TestHostReadsBlocksWithNumbersOfStrayMessagesThatWereLost(t *testing.T) {
+	const old, strays = 300, 50
+	all := numbered(1001, 1600)
+	all[old+8].Hash[9] = 1
+	page := func(b *natschain.Backend, all []chaingql.Block, q chaingql.BlocksQuery) error {
+		got, err := b.Blocks(context.Background(), q)
+		if want := chaingql.PageOf(all, q); err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("page %s: got %v and error %v, want %v", named(q), cursorsOf(got), err, cursorsOf(want))
+		}
+		return nil
+	}
+	reads := []func(b *natschain.Backend, all []chaingql.Block) error{
+		func(b *natschain.Backend, all []chaingql.Block) error {
+			return page(b, all, chaingql.BlocksQuery{First: 100, After: all[old-1].Cursor})
+		},
+		func(b *natschain.Backend, all []chaingql.Block) error {
+			return page(b, all, chaingql.BlocksQuery{First: 5, After: all[old-1].Cursor})
+		},
+		func(b *natschain.Backend, all []chaingql.Block) error {
+			return page(b, all, chaingql.BlocksQuery{Last: 1, Workchain: &all[old+8].Workchain})
+		},
+		func(b *natschain.Backend, all []chaingql.Block) error {
+			x := all[old+8]
+			found, err := b.BlockBySeqNo(context.Background(), x.Workchain, x.Shard, x.SeqNo)
+			if err != nil || found != x {
+				return fmt.Errorf("BlockBySeqNo: got %q and error %v, want %q", found.Cursor, err, x.Cursor)
+			}
+			return nil
+		},
+		func(b *natschain.Backend, all []chaingql.Block) error {
+			found, err := b.BlockByHash(context.Background(), all[old+8].Hash)
+			if err != nil || found != all[old+8] {
+				return fmt.Errorf("BlockByHash: got %q and error %v, want %q", found.Cursor, err, all[old+8].Cursor)
+			}
+			return nil
+		},
+		func(b *natschain.Backend, all []chaingql.Block) error {
+			if b.RemoveStray(context.Background(), old+5) == nil {
+				return errors.New("RemoveStray removed a block")
+			}
+			return nil
+		},
+	}
+	for _, row := range []struct {
+		added  int // blocks that are appended after the restore
+		follow bool
+	}{{added: 10}, {added: strays + 20}, {added: 4 * strays, follow: true}} {
+		t.Run(fmt.Sprintf("%d blocks, with Follow: %t", row.added, row.follow), func(t *testing.T) {
+			t.Parallel()
+			s, ctx := newBroker(t), t.Context()
+			write := func(blocks []chaingql.Block) {
+				t.Helper()
+				if err := writer(t, open(t, s.ClientURL(), (&logbook{}).options())).Append(ctx, blocks...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(all[:old])
+			backUp, restore := s.backups()
+			backUp()
+			js := raw(t, s.ClientURL())
+			for range strays {
+				if _, err := js.Publish(ctx, subjectOf(&all[0]), []byte("junk")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hosts := make([]*natschain.Backend, len(reads))
+			for i := range hosts {
+				opts := (&logbook{}).options()
+				opts.Timeout = patience
+				hosts[i] = open(t, s.ClientURL(), opts)
+				if err := page(hosts[i], all[:old], chaingql.BlocksQuery{Last: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			restore()
+			var live []*reading
+			for i := range hosts {
+				if row.follow {
+					live = append(live, follow(t, hosts[i], all[old-1].Cursor))
+				}
+			}
+			write(all[old : old+row.added])
+			for _, r := range live {
+				r.expect(all[old : old+row.added])
+			}
+			for i, read := range reads {
+				if err := read(hosts[i], all[:old+row.added]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
