@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/chaingql/chaingql"
 )
@@ -147,7 +148,14 @@ func (b *Backend) chain(ctx context.Context, at *place, from, end uint64, limit 
 		var oldest stored
 		oldest, _, err = b.block(ctx, getRequest{Seq: 1, Next: b.names.all()})
 		if err == nil && oldest.seq == early[0].seq {
-			if l, err = b.linksAt(ctx, early); err == nil { // the chain may consist of a single block
+			var later []stored // show whether early contains a block; without any, the chain may be a single block
+			if last := early[len(early)-1].seq; end < maxSeq {
+				later, err = b.between(ctx, last+1, last+1+window)
+			}
+			if err == nil {
+				l, err = b.linksAt(ctx, append(slices.Clip(early), later...))
+			}
+			if err == nil {
 				err = add(early)
 			}
 		}
