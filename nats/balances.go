@@ -89,16 +89,17 @@ func (w *Writer) SetBalance(ctx context.Context, addr chaingql.Address, nano *bi
 }
 
 // SetBalances sets the balances of several accounts, in nano-units. After an error, some
-// of them may be set. If several calls set the balance of an account, the last one wins,
-// so only one process at a time should write an account.
+// of them may be set, and the next call sends those again that were not acknowledged. If
+// several calls set the balance of an account, the last one wins, so only one process at
+// a time should write an account.
 func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]*big.Int) error {
-	left := make([]*nats.Msg, 0, len(balances))
+	messages := make([]*nats.Msg, 0, len(balances))
 	for addr, nano := range balances {
 		if nano == nil || nano.Sign() < 0 {
 			return fmt.Errorf("natschain: balance %v of account %v is not a non-negative integer", nano, addr)
 		}
 		// Because of its ID, the server stores a message only once, even if it is sent again.
-		left = append(left, &nats.Msg{Subject: w.b.names.balanceSubject(&addr), Data: []byte(nano.String()),
+		messages = append(messages, &nats.Msg{Subject: w.b.names.balanceSubject(&addr), Data: []byte(nano.String()),
 			Header: nats.Header{jetstream.MsgIDHeader: {nuid.Next()}}})
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
@@ -106,13 +107,53 @@ func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]
 	if err := w.b.checkEpoch(ctx, w.epoch); err != nil {
 		return err
 	}
-	for len(left) > 0 {
-		n, err := w.send(ctx, left, func(int, *jetstream.PubAck) error { return nil })
-		left = left[n:]
-		if err != nil && (!w.b.retryable(err) || ctx.Err() != nil) {
-			return failed("set balances", err)
-		}
-		if err != nil {
+	if err := w.resendBalances(ctx); err != nil {
+		return failed("set balances", err)
+	}
+	return failed("set balances", w.sendBalances(ctx, messages))
+}
+
+// unackedBalances contains the messages of SetBalances calls that failed before the server acknowledged them. Such a
+// message may still be on its way. If it arrived after a newer balance of the account, it would replace that balance.
+// Therefore it is sent again, with its ID, before newer balances, so that the server ignores the late copy.
+type unackedBalances struct {
+	sem      semaphore // held by the call that sends the messages again
+	mu       sync.Mutex
+	messages []*nats.Msg
+}
+
+func (w *Writer) resendBalances(ctx context.Context) error {
+	if err := w.balances.sem.acquire(ctx); err != nil {
+		return err
+	}
+	defer w.balances.sem.release()
+	w.balances.mu.Lock()
+	messages := w.balances.messages
+	w.balances.messages = nil
+	w.balances.mu.Unlock()
+	err := w.sendBalances(ctx, messages)
+	if err != nil && ctx.Err() == nil {
+		return nil // the server rejects them
+	}
+	return err
+}
+
+// sendBalances sends messages until the server has acknowledged all of them. If ctx is done before that, it keeps the
+// others in w.balances.
+func (w *Writer) sendBalances(ctx context.Context, messages []*nats.Msg) error {
+	for len(messages) > 0 {
+		n, err := w.send(ctx, messages, func(int, *jetstream.PubAck) error { return nil })
+		messages = messages[n:]
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			w.balances.mu.Lock()
+			defer w.balances.mu.Unlock()
+			w.balances.messages = append(w.balances.messages, messages...)
+			return err
+		case !w.b.retryable(err):
+			return err
+		default:
 			pause(ctx, pauseBetween)
 		}
 	}
