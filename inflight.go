@@ -8,7 +8,7 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// errBusy is the error of a field for which no slot was free in time.
+// errBusy is the error of a field for which no slot was free in time, or whose query may not wait for one.
 var errBusy = &plan.Error{Message: "Too many calls of the backend at once.", Code: codeUnavailable, Limit: "InFlight"}
 
 // acquire takes a slot for one Backend call of a query; release frees the slot. acquire waits for at most half of
@@ -76,7 +76,7 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 func (c *call) busy() bool { return errors.Is(c.refused, errBusy) }
 
 func (r *resolvers) waitingFor(c *call) *xsync.Gate {
-	if c.asked {
+	if c.waited {
 		return r.waiting[1]
 	}
 	return r.waiting[0]
@@ -86,7 +86,7 @@ func (r *resolvers) waitingFor(c *call) *xsync.Gate {
 // does not wait for it again: 50 calls would take 50 times BackendTimeout.
 func (r *resolvers) waited(c *call, err *error) {
 	r.waitingFor(c).Leave()
-	c.asked = true
+	c.waited = true
 	if *err == nil {
 		return
 	}

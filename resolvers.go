@@ -41,7 +41,7 @@ type call struct {
 	page        page                // the first page in the query; most queries have no other
 	balances    map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
 	err         error               // the error of reading the balances together
-	asked       bool                // the query has waited for the Backend before
+	waited      bool                // the query has waited for the Backend before
 	refused     error               // errBusy or a timeout; the query does not wait for the Backend again
 	unavailable bool                // the Backend returned ErrUnavailable
 	failed      bool                // the response has errors

@@ -65,9 +65,9 @@ func (p *pageQueue) enter(ctx context.Context, q *chaingql.BlocksQuery) (_ conte
 	defer cancel()
 	entered, units := 0, p.units(q)
 	if err = p.turn.acquire(waiting); err == nil {
-		for ; err == nil && entered < units; entered++ {
-			if err = p.room.acquire(waiting); err != nil {
-				break
+		for err == nil && entered < units {
+			if err = p.room.acquire(waiting); err == nil {
+				entered++
 			}
 		}
 		p.turn.release()

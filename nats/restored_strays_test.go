@@ -130,6 +130,6 @@ func receive(ctx context.Context, b *natschain.Backend, after chaingql.Cursor, b
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // until the client has noticed that the server was restarted
 	}
 }

@@ -84,16 +84,14 @@ type entry struct {
 // knownTexts is the number of entries in Cache.known. Clients of a service have few different queries.
 const knownTexts = 256
 
-// knownAt returns the place in c.known of the entry with this text.
-func (c *Cache) knownAt(text []byte) *atomic.Pointer[entry] {
-	return &c.known[maphash.Bytes(textSeed, text)%knownTexts]
-}
+// knownAt returns the place in c.known of the entry whose text has this hash with textSeed.
+func (c *Cache) knownAt(sum uint64) *atomic.Pointer[entry] { return &c.known[sum%knownTexts] }
 
 // findText returns the entry of a document or of a repeated text, or nil if there is none. If the entry is known,
 // findText takes no lock, and does not mark the entry as used twice, because processors wait for each other's changes
 // (BenchmarkFindOnAllProcessors).
 func (c *Cache) findText(text []byte) *entry {
-	at := c.knownAt(text)
+	at := c.knownAt(maphash.Bytes(textSeed, text))
 	if e := at.Load(); e != nil && e.key.text == string(text) {
 		if !e.used.Load() {
 			e.used.Store(true)

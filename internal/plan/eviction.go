@@ -187,7 +187,7 @@ func (c *Cache) evict() {
 func (c *Cache) remove(e *entry) {
 	l, _ := c.lruOf(e)
 	l.once.Remove(e.at)
-	c.knownAt([]byte(e.key.text)).CompareAndSwap(e, nil)
+	c.knownAt(maphash.String(textSeed, e.key.text)).CompareAndSwap(e, nil)
 	delete(c.entries, e.key)
 	for _, k := range e.aliases {
 		if c.entries[k] == e {

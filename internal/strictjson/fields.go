@@ -1,7 +1,5 @@
 package strictjson
 
-import "unicode/utf8"
-
 // Fields reads the object in text, which must contain nothing else, and calls field with each key and the text of its
 // value. The key is valid only during the call. The value is a part of text.
 //
@@ -61,7 +59,7 @@ func (r *Reader) skip() ([]byte, error) {
 			return nil, r.unexpected()
 		}
 		if open[len(open)-1] == '}' {
-			if err := r.skipText(); err != nil {
+			if _, err := r.readText(false); err != nil {
 				return nil, err
 			}
 			if !r.Is(':') {
@@ -75,40 +73,12 @@ func (r *Reader) skip() ([]byte, error) {
 func (r *Reader) skipScalar(c byte) error {
 	switch {
 	case c == '"':
-		return r.skipText()
+		_, err := r.readText(false)
+		return err
 	case c == '-' || c >= '0' && c <= '9':
 		return r.number()
 	case r.word("null") || r.word("true") || r.word("false"):
 		return nil
 	}
 	return r.unexpected()
-}
-
-// skipText reads a string without decoding it.
-func (r *Reader) skipText() error {
-	if r.peek() != '"' {
-		return r.unexpected()
-	}
-	r.at++
-	for start, ascii := r.at, true; ; {
-		n, plain := indexSpecial(r.text[r.at:])
-		ascii = ascii && plain
-		if r.at += n; r.at == len(r.text) {
-			return r.unexpected()
-		}
-		switch r.text[r.at] {
-		case '"':
-			r.at++
-			if !ascii && !utf8.Valid(r.text[start:r.at]) {
-				return errNotUTF8
-			}
-			return nil
-		case '\\':
-			if _, err := r.escape(); err != nil {
-				return err
-			}
-		default: // a control character
-			return r.unexpected()
-		}
-	}
 }

@@ -217,7 +217,10 @@ func (r *Reader) number() error {
 }
 
 // Text reads a string. The result is a part of the text, or of a buffer that is overwritten after the next Reset.
-func (r *Reader) Text() ([]byte, error) {
+func (r *Reader) Text() ([]byte, error) { return r.readText(true) }
+
+// readText is like Text. If decode is false, it needs no memory, and the result has escape sequences as in the text.
+func (r *Reader) readText(decode bool) ([]byte, error) {
 	if r.peek() != '"' {
 		return nil, r.unexpected()
 	}
@@ -233,7 +236,7 @@ func (r *Reader) Text() ([]byte, error) {
 		case '"':
 			text := r.text[start:r.at:r.at]
 			r.at++
-			if len(r.room) > before { // the string has an escape sequence
+			if len(r.room) > before { // an escape sequence was decoded
 				r.room = append(r.room, text...)
 				text = r.room[before:len(r.room):len(r.room)]
 			}
@@ -242,13 +245,15 @@ func (r *Reader) Text() ([]byte, error) {
 			}
 			return text, nil
 		case '\\':
-			r.room = append(r.room, r.text[start:r.at]...)
+			end := r.at
 			c, err := r.escape()
 			if err != nil {
 				return nil, err
 			}
-			r.room = utf8.AppendRune(r.room, c)
-			start = r.at
+			if decode {
+				r.room = utf8.AppendRune(append(r.room, r.text[start:end]...), c)
+				start = r.at
+			}
 		default: // a control character
 			return nil, r.unexpected()
 		}
