@@ -162,7 +162,9 @@ func (b *Backend) isBlock(s *stored) (is, known bool) {
 }
 
 // quickSurvey creates a survey of the newest quickSurveySize messages. It returns false during Open, after an
-// interrupted survey, if there are fewer messages, or if one of them is not the successor of the message before it.
+// interrupted survey, if there are fewer messages, or if one of them is not the successor of the message before it. The
+// messages must contain epochs, as those of Writers do: a run of strays without an epoch may be longer than these
+// messages, and only a full survey finds the chain before it.
 func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, error) {
 	if !b.opened.Load() || end <= quickSurveySize || b.survey.unfinished.window > 0 {
 		return stored{}, false, nil
@@ -176,7 +178,7 @@ func (b *Backend) quickSurvey(ctx context.Context, end uint64) (stored, bool, er
 	}
 	for i := range messages {
 		s := &messages[i]
-		if s.bad != nil || s.prev == nil ||
+		if s.bad != nil || s.prev == nil || s.epoch == 0 ||
 			i > 0 && (!s.follows(messages[i-1].block.Cursor) || s.isOlder(messages[i-1].epoch)) {
 			return stored{}, false, nil
 		}
