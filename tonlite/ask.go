@@ -30,7 +30,7 @@ var (
 	errLagging = fmt.Errorf("%w yet: the server lags behind", errMissing)
 )
 
-// servers contains the lite servers in the configuration. A query goes to the preferred server
+// servers contains the lite servers in the configuration. A query usually goes to the preferred server
 // first. If that server is slow, fails, sends an invalid response, or does not have the block, the
 // query goes to the next server.
 type servers struct {
@@ -138,7 +138,7 @@ func (set *servers) connectAll(ctx context.Context) error {
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
 	var mu sync.Mutex
 	passed := false
-	return set.askIn(ctx, set.order(), q, func(own context.Context, answer lite.Message) error {
+	return set.askIn(ctx, set.order(q), q, func(own context.Context, answer lite.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !passed {

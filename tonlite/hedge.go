@@ -12,9 +12,10 @@ import (
 )
 
 // If a server takes hedgeFactor times as long as the next one usually does, but at least
-// minHedgeDelay, that one is queried in addition.
+// minHedgeDelay, that one is queried in addition. For slowFactor, see order.
 const (
 	hedgeFactor   = 4
+	slowFactor    = 2
 	minHedgeDelay = 50 * time.Millisecond
 )
 
@@ -204,17 +205,26 @@ func (h *hedgedQuery) stop() {
 	}
 }
 
-// order returns the indexes of the servers in the order in which a call queries them: first the
-// preferred server, and then those that usually respond faster before the others.
-func (set *servers) order() []int {
+// order returns the indexes of the servers in the order in which they receive q: first the preferred server, and then
+// those that usually respond faster before the others. If the preferred server usually takes slowFactor times as long
+// as the fastest one, but at least minHedgeDelay, it has no precedence: a page may take more than 20 round trips. It
+// keeps its precedence only for a block that the fastest server has not announced.
+func (set *servers) order(q lite.Message) []int {
 	first := int(set.preferred.Load())
 	order := make([]int, len(set.all))
 	for i := range order {
 		order[i] = (first + i) % len(order)
 	}
-	slices.SortStableFunc(order[1:], func(x, y int) int {
-		return cmp.Compare(set.all[x].usualLatency(), set.all[y].usualLatency())
-	})
+	byLatency := func(x, y int) int { return cmp.Compare(set.all[x].usualLatency(), set.all[y].usualLatency()) }
+	slices.SortStableFunc(order[1:], byLatency)
+	if len(order) > 1 {
+		wait, _ := q.(lite.Wait)
+		fastest := set.all[order[1]]
+		slow := set.all[first].usualLatency() > max(minHedgeDelay, slowFactor*fastest.usualLatency())
+		if slow && fastest.height() >= wait.SeqNo {
+			slices.SortStableFunc(order, byLatency)
+		}
+	}
 	return order
 }
 

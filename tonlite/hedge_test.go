@@ -100,3 +100,32 @@ func TestFastServersAreNotQueriedInAddition(t *testing.T) {
 		t.Errorf("the other server received %d queries, want at most 5", n)
 	}
 }
+
+// TestSlowServerDoesNotDelayPages prefers a server that takes almost four times as long as the others, which is too
+// fast for a query in addition. A page of old blocks takes more than 20 round trips.
+func TestSlowServerDoesNotDelayPages(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(400)
+		slow, one, two := m.start(chain), m.start(chain), m.start(chain)
+		for _, s := range []*liteservertest.Server{slow, one, two} {
+			s.Delay(60 * time.Millisecond)
+		}
+		b := m.open(slow.Config(one, two), nil)
+		b.Prefer(0)
+		slow.Delay(225 * time.Millisecond)
+		for i := range uint32(5) {
+			q := chaingql.BlocksQuery{First: 50, After: cursor(20 + 30*i)}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+			begin := time.Now()
+			page, err := b.Blocks(ctx, q)
+			cancel()
+			if err != nil {
+				t.Fatalf("page %d: %v", i, err)
+			}
+			same(t, page, chaingql.PageOf(chain.Blocks(), q))
+			if took := time.Since(begin); took > 5*time.Second/2 { // 1.4 s from the other servers
+				t.Errorf("page %d took %v, want at most 2.5 s", i, took)
+			}
+		}
+	})
+}

@@ -128,8 +128,9 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 		return err
 	}
 	q := lite.LookupBlock{Workchain: want.Workchain, Shard: want.Shard, SeqNo: want.SeqNo}
-	if err = s.servers.askIn(ctx, s.servers.order(), q, check); errors.Is(err, errMissing) { // the servers may lag
-		err = s.servers.askIn(ctx, s.servers.order(), s.servers.after(head.SeqNo, q), check)
+	if err = s.servers.askIn(ctx, s.servers.order(q), q, check); errors.Is(err, errMissing) { // the servers may lag
+		q := s.servers.after(head.SeqNo, q)
+		err = s.servers.askIn(ctx, s.servers.order(q), q, check)
 	}
 	if tooFar.Load() && errors.Is(err, errMissing) {
 		err = errCommitDelay

@@ -35,8 +35,8 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 // readHead is like currentHead, but always queries a server.
 func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
 	var lagging atomic.Bool // whether a server lags behind the head
-	q, order := lite.GetMasterchainInfo{}, b.servers.order()
-	err := b.servers.askIn(ctx, order, q, func(ctx context.Context, answer lite.Message) error {
+	q := lite.GetMasterchainInfo{}
+	err := b.servers.askIn(ctx, b.servers.order(q), q, func(ctx context.Context, answer lite.Message) error {
 		id, err := announced(answer)
 		if err != nil {
 			return err
@@ -253,7 +253,7 @@ func (b *Backend) lookup(
 		namer *server
 	}
 	var found atomic.Pointer[result]
-	err = b.servers.askIn(ctx, b.servers.order(), q, func(ctx context.Context, answer lite.Message) error {
+	err = b.servers.askIn(ctx, b.servers.order(q), q, func(ctx context.Context, answer lite.Message) error {
 		id, err := lookedUp(answer, seqNo)
 		if err != nil {
 			return err
