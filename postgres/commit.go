@@ -84,7 +84,7 @@ func (w *Writer) commit(ctx context.Context, tx pgx.Tx, blocks []chaingql.Block,
 func (w *Writer) append(
 	ctx context.Context, tx pgx.Tx, blocks []chaingql.Block, coming source,
 ) (fresh bool, err error) {
-	newest, pruned, err := w.lock(ctx, tx)
+	newest, _, err := w.lock(ctx, tx)
 	if err != nil {
 		return false, err
 	}
@@ -97,7 +97,7 @@ func (w *Writer) append(
 			"but the new blocks begin at %q: %w", had, newest, blocks[0].Cursor, ErrConflict)
 	}
 	if blocks[0].Cursor <= newest {
-		if err := w.compare(ctx, tx, coming, newest, pruned); err != nil {
+		if err := w.compare(ctx, tx, coming, newest); err != nil {
 			return false, err
 		}
 	}
@@ -135,9 +135,10 @@ func (w *Writer) lock(ctx context.Context, tx pgx.Tx) (newest, pruned chaingql.C
 	return max(newest, pruned), pruned, results.Close()
 }
 
-// compare checks that those of the coming blocks whose cursors are after pruned and up to
-// newest are already stored with the same values. Otherwise it returns ErrConflict.
-func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, pruned chaingql.Cursor) error {
+// compare checks that those of the coming blocks that were not pruned and whose cursors are up to newest are already
+// stored with the same values. Otherwise it returns ErrConflict. It reads in the same statement which blocks were
+// pruned: an operator's DELETE does not take the lock of Writers.
+func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest chaingql.Cursor) error {
 	var (
 		cursor             chaingql.Cursor
 		arrived, preserved []byte
@@ -148,9 +149,10 @@ func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest, 
 	n := len(coming.args)
 	err := tx.QueryRow(ctx, fmt.Sprintf("SELECT n.cursor, n.hash, b.hash"+
 		" FROM %s LEFT JOIN %s b ON b.cursor = n.cursor"+
-		" WHERE n.cursor > $%d AND n.cursor <= $%d AND (n.workchain, n.shard, n.seq_no, n.hash, n.gen_time)"+
+		" WHERE n.cursor > (SELECT pruned FROM %s) AND n.cursor <= $%d"+
+		" AND (n.workchain, n.shard, n.seq_no, n.hash, n.gen_time)"+
 		" IS DISTINCT FROM (b.workchain, b.shard, b.seq_no, b.hash, b.gen_time) ORDER BY n.cursor LIMIT 1",
-		coming.from, w.b.tables.blocks, n+1, n+2), append(coming.args, string(pruned), string(newest))...).
+		coming.from, w.b.tables.blocks, w.b.tables.state, n+1), append(coming.args, string(newest))...).
 		Scan(&cursor, &arrived, &preserved)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -24,7 +24,8 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err := checkCursor(before); err != nil {
 		return err
 	}
-	for more, deadlocks := true, 0; more; {
+	for deadlocks := 0; ; {
+		more := false
 		err := w.transact(ctx, "prune", true, func(ctx context.Context, tx pgx.Tx) (err error) {
 			more, err = w.pruneSome(ctx, tx, before)
 			return err
@@ -34,11 +35,10 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 			deadlocks++ // another program deletes the same blocks: retry
 			continue
 		}
-		if err != nil {
+		if err != nil || !more {
 			return err
 		}
 	}
-	return nil
 }
 
 // pruneSome deletes up to pruneStep of the oldest blocks and records the cursor of the
@@ -65,7 +65,9 @@ func (w *Writer) pruneSome(ctx context.Context, tx pgx.Tx, before chaingql.Curso
 		return false, err
 	}
 	// A trigger sets pruned after each DELETE. Setting it first saves the trigger a search for older blocks.
-	if _, err := tx.Exec(ctx, "UPDATE "+w.b.tables.state+" SET pruned = $1", string(floor)); err != nil {
+	// An operator may have deleted more blocks meanwhile.
+	set := "UPDATE " + w.b.tables.state + " SET pruned = $1 WHERE pruned < $1"
+	if _, err := tx.Exec(ctx, set, string(floor)); err != nil {
 		return false, err
 	}
 	_, err = tx.Exec(ctx, "DELETE FROM "+w.b.tables.blocks+" WHERE cursor > $1 AND cursor <= $2",

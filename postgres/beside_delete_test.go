@@ -1,0 +1,104 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
+	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// TestAppendRepeatsBlocksThatAnOperatorDeletes repeats stored blocks while an operator deletes the oldest of them one
+// by one. Blocks that were pruned count as stored, so no call may return ErrConflict.
+func TestAppendRepeatsBlocksThatAnOperatorDeletes(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	w := writer(t, open(t, s.dsn("postgres"), opts))
+	all := backendtest.Chain(60, 1)
+	if err := w.Append(t.Context(), all...); err != nil {
+		t.Fatal(err)
+	}
+	operator := connect(t, s)
+	ctx, stop := context.WithCancel(t.Context())
+	var repeating sync.WaitGroup
+	repeating.Go(func() {
+		for ctx.Err() == nil {
+			if err := w.Append(t.Context(), all[30:45]...); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for _, b := range all[:40] {
+		remove := fmt.Sprintf("DELETE FROM %s.blocks WHERE cursor = $1", quote(opts.Schema))
+		if _, err := operator.Exec(t.Context(), remove, string(b.Cursor)); err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	repeating.Wait()
+}
+
+// TestPruneSucceedsWhileAnOperatorDeletes calls Prune while a transaction of an operator has locked or deleted blocks
+// that Prune wants to delete.
+func TestPruneSucceedsWhileAnOperatorDeletes(t *testing.T) {
+	for _, row := range []struct{ name, before, after, want string }{
+		{"more than Prune", "DELETE FROM %s.blocks WHERE cursor < '04'", "COMMIT", "[04 05]"},
+		{ // PostgreSQL ends one of the transactions, usually that of Prune
+			"with a deadlock", "SELECT FROM %s.blocks WHERE cursor = '01' FOR UPDATE",
+			"DELETE FROM %s.blocks WHERE cursor = '01'; COMMIT", "[03 04 05]",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := sharedServer(t)
+			opts := &postgres.Options{Schema: newSchema()}
+			name := fmt.Sprintf("pruning%d", schemas.Add(1))
+			b := open(t, s.dsn("postgres")+" options='-c deadlock_timeout=1s' application_name="+name, opts)
+			w, operator := writer(t, b), connect(t, s)
+			if err := w.Append(t.Context(), at("01", "02", "03", "04", "05")...); err != nil {
+				t.Fatal(err)
+			}
+			exec := func(sql string) error {
+				_, err := operator.Exec(t.Context(), strings.ReplaceAll(sql, "%s", quote(opts.Schema)))
+				return err
+			}
+			if err := exec("SET deadlock_timeout = '4s'; BEGIN; " + row.before); err != nil {
+				t.Fatal(err)
+			}
+			pruned := make(chan error, 1)
+			go func() { pruned <- w.Prune(context.Background(), "03") }()
+			s.admin(t, "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"+
+				" AND application_name = '"+name+"') LOOP PERFORM pg_stat_clear_snapshot(); END LOOP; END $$")
+			err := exec(row.after)
+			var pgErr *pgconn.PgError
+			if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != "40P01") {
+				t.Fatal(err)
+			}
+			if err := <-pruned; err != nil {
+				t.Fatal(err)
+			}
+			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
+			if err != nil || fmt.Sprint(cursorsOf(page)) != row.want {
+				t.Errorf("after Prune: got %v and error %v, want %s", cursorsOf(page), err, row.want)
+			}
+		})
+	}
+}
+
+// connect returns a connection of an operator.
+func connect(t *testing.T, s *server) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
