@@ -47,6 +47,9 @@ func Open(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
+// maxLine is the maximum length of a line. catchUp reads at most this many bytes at a time.
+const maxLine = 1 << 20
+
 // catchUp reads the lines that were appended since the last call. An incomplete line is left for
 // the next call.
 func (f *File) catchUp(ctx context.Context) error {
@@ -57,15 +60,24 @@ func (f *File) catchUp(ctx context.Context) error {
 		f.mu.Lock()
 		offset := f.offset
 		f.mu.Unlock()
-		text, err := io.ReadAll(io.NewSectionReader(f.file, offset, 1<<20))
+		text, err := io.ReadAll(io.NewSectionReader(f.file, offset, maxLine))
 		if err != nil {
 			return fmt.Errorf("backend: %w", err)
 		}
-		text = text[:bytes.LastIndexByte(text, '\n')+1]
-		if len(text) == 0 {
+		info, err := f.file.Stat()
+		if err != nil {
+			return fmt.Errorf("backend: %w", err)
+		}
+		lines := text[:bytes.LastIndexByte(text, '\n')+1]
+		switch {
+		case info.Size() < offset:
+			return fmt.Errorf("backend: the file was truncated to %d bytes; %d were read before", info.Size(), offset)
+		case len(text) == maxLine && len(lines) == 0:
+			return fmt.Errorf("backend: the line at byte %d is longer than %d bytes", offset, maxLine)
+		case len(lines) == 0:
 			return nil
 		}
-		if err := f.take(offset, text); err != nil {
+		if err := f.take(offset, lines); err != nil {
 			return fmt.Errorf("backend: lines from byte %d: %w", offset, err)
 		}
 	}

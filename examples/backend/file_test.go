@@ -106,6 +106,34 @@ func TestIncompleteLineIsReadOnceItIsComplete(t *testing.T) {
 	}
 }
 
+// TestFileThatCannotBeReadOnIsAnError checks that calls do not return old data for ever.
+func TestFileThatCannotBeReadOnIsAnError(t *testing.T) {
+	const line = `{"Block":{"Workchain":-1,"SeqNo":1,"Time":"2026-01-01T00:00:00Z","Cursor":"01m"}}` + "\n"
+	for _, row := range []struct {
+		name, want string
+		change     func(path string) error
+	}{
+		{"the file was truncated", "was truncated to 5 bytes", func(path string) error { return os.Truncate(path, 5) }},
+		{"a line is too long", "longer than 1048576 bytes", func(path string) error {
+			return appendText(path, strings.Repeat(" ", 1<<20)+line)
+		}},
+	} {
+		path := filepath.Join(t.TempDir(), "chain")
+		appendTo(t, path, line)
+		file := open(t, path)
+		if _, err := file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10}); err != nil {
+			t.Fatal(err)
+		}
+		if err := row.change(path); err != nil {
+			t.Fatal(err)
+		}
+		_, err := file.Blocks(t.Context(), chaingql.BlocksQuery{First: 10})
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: Blocks returned error %v, want %q", row.name, err, row.want)
+		}
+	}
+}
+
 func TestHandlerServesBlocksOfFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chain")
 	appendTo(t, path, `{"Block":{"Workchain":-1,"SeqNo":1,"Time":"2026-01-01T00:00:00Z","Cursor":"01m"}}`+"\n")
