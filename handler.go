@@ -43,10 +43,11 @@ type Handler struct {
 	chains               *chains
 	sockets              *gqlws.Server
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
-	slots                *xsync.Gate        // the slots of Limits.Requests
-	eventTurns           eventTurns         // of event streams that catch up
-	hostRuns             *xsync.Lane        // bounds the events of hosts' fields that are resolved; nil means no limit
-	inits                *xsync.Lane        // bounds the calls of Authorize for connection_init; nil if nothing does
+	late                 *xsync.LateDeadlines
+	slots                *xsync.Gate // the slots of Limits.Requests
+	eventTurns           eventTurns  // of event streams that catch up
+	hostRuns             *xsync.Lane // bounds the events of hosts' fields that are resolved; nil means no limit
+	inits                *xsync.Lane // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
@@ -134,7 +135,7 @@ func New(b Backend, opts *Options) *Handler {
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.maskIn, h.events.limit)
 	shared := *l
-	h.requests = xsync.NewShardedGate(shared.takeReserve())
+	h.requests, h.late = xsync.NewShardedGate(shared.takeReserve()), xsync.NewLateDeadlines()
 	h.bodies, h.responses = xsync.NewBudget(shared.PendingBodyBytes), xsync.NewBudget(shared.PendingResponseBytes)
 	sockets := gqlws.Options{
 		KeepAliveInterval: h.opts.KeepAliveInterval, InitTimeout: initTimeout, UnusedTimeout: unusedTimeout,
@@ -185,7 +186,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	gqlhttp.SetVary(w.Header())
 	h.origins.SetHeader(w.Header(), r)
 	began := xsync.Clock(0)
-	h.boundBody(w, r, began)
+	if !gqlhttp.HasBody(r) { // otherwise readBody or leaveUnread bounds it
+		h.boundBody(w, r)
+	}
 	switch r.Method {
 	case http.MethodOptions:
 		gqlhttp.SetOptions(w.Header(), r.Header)
