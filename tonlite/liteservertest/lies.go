@@ -240,7 +240,7 @@ func (l Lie) account(c *Chain, q lite.Message, a lite.AccountState) lite.Account
 			}
 		}
 	case FalseState:
-		a.State = make([]byte, 1<<20)
+		a.State = make([]byte, 100_000)
 	default:
 		a.Proof = l.spoil(a.Proof)
 	}

@@ -36,6 +36,8 @@ var ErrLost = errors.New("the connection is lost")
 // ErrFlood is returned if a connection was closed because the server sent many packets that answer no query.
 var ErrFlood = errors.New("the server floods the connection")
 
+var errLong = errors.New("the response is longer than any valid one")
+
 // maxNoise is the number of packets that a server may send without a query or a ping.
 const maxNoise = 16
 
@@ -117,7 +119,10 @@ func (c *Client) Query(ctx context.Context, q Message) (answer Message, release 
 	}
 	select {
 	case message := <-back:
-		if answer, err = ParseAnswer(message); err != nil {
+		if err = errLong; len(message) <= maxAnswer(q) {
+			answer, err = ParseAnswer(message)
+		}
+		if err != nil {
 			c.window.add(-len(message))
 			return nil, nil, err
 		}

@@ -122,3 +122,29 @@ func TestConnectionIsClosedIfPeerFloodsIt(t *testing.T) {
 		}
 	})
 }
+
+// TestResponsesAreAtMostAsLongAsTheirQueryNeeds requests an account from a server that adds megabytes to a field that
+// nobody reads.
+func TestResponsesAreAtMostAsLongAsTheirQueryNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for size, want := range map[int]error{300 << 10: nil, 1 << 20: errLong} {
+			c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
+				_ = Serve(conn, key, func(context.Context, Message) Message {
+					return AccountState{State: make([]byte, size)}
+				})
+			})
+			for _, q := range []Message{GetAccountState{}, Wait{Then: GetAccountState{}}} {
+				if _, err := c.Ask(t.Context(), q); err != want {
+					t.Errorf("%T, response of %d bytes: got error %v, want %v", q, size, err, want)
+				}
+			}
+			if _, err := c.Ask(t.Context(), GetBlock{}); err != nil {
+				t.Errorf("block of %d bytes: got error %v", size, err)
+			}
+			if n := c.window.Used(); n != 0 {
+				t.Errorf("%d bytes are unreleased after all queries have ended", n)
+			}
+			c.Close()
+		}
+	})
+}

@@ -3,6 +3,7 @@ package lite
 import (
 	"bytes"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -10,6 +11,8 @@ import (
 func someID(n byte) BlockID {
 	return BlockID{Workchain: -1, Shard: 1 << 63, SeqNo: uint32(n), Root: [32]byte{n}, File: [32]byte{31: n}}
 }
+
+func sign(n byte) []byte { return bytes.Repeat([]byte{n}, 64) }
 
 var answers = []Message{
 	MasterchainInfo{Last: someID(1), State: [32]byte{2}, ZeroRoot: [32]byte{3}, ZeroFile: [32]byte{4}},
@@ -20,10 +23,10 @@ var answers = []Message{
 	AllShardsInfo{someID(1), []byte{1}, []byte{2, 2}},
 	BlockProof{true, someID(1), someID(3), []Link{
 		{ToKey: true, From: someID(1), To: someID(2), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4,
-			Signatures: []Signature{{[32]byte{5}, []byte{6}}, {[32]byte{7}, []byte{8}}}},
+			Signatures: []Signature{{[32]byte{5}, sign(6)}, {[32]byte{7}, sign(8)}}},
 		{From: someID(2), To: someID(3), Dest: []byte{1}, Back: true, Block: []byte{2}, State: []byte{3}},
 		{From: someID(3), To: someID(4), Dest: []byte{1}, Config: []byte{2}, SetHash: 3, Catchain: 4,
-			Signatures: []Signature{{[32]byte{5}, []byte{6}}},
+			Signatures: []Signature{{[32]byte{5}, sign(6)}},
 			Simplex:    true, Session: [32]byte{9}, Slot: 10, Candidate: []byte{11}},
 	}},
 }
@@ -54,15 +57,49 @@ func TestLongErrorTextsAreCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-// TestProofsWithTooManySignaturesAreRejected spreads the signatures over two links, because a parsed
-// signature takes more memory than its bytes in a message.
+// signedBy returns a forward link with n signatures.
+func signedBy(n int) Link {
+	l := Link{Signatures: make([]Signature, n)}
+	for i := range l.Signatures {
+		l.Signatures[i].Sign = sign(1)
+	}
+	return l
+}
+
+// TestProofsWithTooManySignaturesAreRejected spreads the signatures over two links, because each of them takes memory.
 func TestProofsWithTooManySignaturesAreRejected(t *testing.T) {
 	for extra, want := range map[int]error{0: nil, 1: errUnexpected} {
-		p := BlockProof{Links: []Link{
-			{Signatures: make([]Signature, maxSignatures/2)}, {Signatures: make([]Signature, maxSignatures/2+extra)},
-		}}
+		p := BlockProof{Links: []Link{signedBy(maxSignatures / 2), signedBy(maxSignatures/2 + extra)}}
 		if _, err := ParseAnswer(p.append(nil)); err != want {
 			t.Errorf("%d signatures: got error %v, want %v", maxSignatures+extra, err, want)
+		}
+	}
+}
+
+// TestParsedSignaturesTakeLessMemoryThanTheirMessage measures the largest proof, and one whose signatures are empty.
+func TestParsedSignaturesTakeLessMemoryThanTheirMessage(t *testing.T) {
+	for name, l := range map[string]Link{
+		"valid": signedBy(maxSignatures), "empty": {Signatures: make([]Signature, maxSignatures)},
+	} {
+		message := BlockProof{Links: []Link{l}}.append(nil)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := ParseAnswer(message)
+		runtime.ReadMemStats(&after)
+		if (err == nil) != (name == "valid") {
+			t.Errorf("%s signatures: got error %v", name, err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(message))*2/3 {
+			t.Errorf("%s signatures: parsing %d bytes took %d bytes of memory", name, len(message), n)
+		}
+	}
+}
+
+// TestResponsesMustNotHaveMoreBytesThanNeeded appends a byte to each response.
+func TestResponsesMustNotHaveMoreBytesThanNeeded(t *testing.T) {
+	for _, a := range answers {
+		if _, err := ParseAnswer(append(a.append(nil), 0)); err != errUnexpected {
+			t.Errorf("%T and one more byte: got error %v, want %v", a, err, errUnexpected)
 		}
 	}
 }

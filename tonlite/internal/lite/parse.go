@@ -1,6 +1,9 @@
 package lite
 
-import "unicode/utf8"
+import (
+	"crypto/ed25519"
+	"unicode/utf8"
+)
 
 // maxErrorText is the maximum number of bytes that are kept of the text of an [Error]. A response
 // may have megabytes, and a call keeps the error of each server until another one has replied.
@@ -35,10 +38,33 @@ func ParseAnswer(message []byte) (Message, error) {
 	default:
 		r.fail(errUnexpected)
 	}
+	if len(r.rest) > 0 {
+		r.fail(errUnexpected) // no server sends more, so nobody would notice megabytes
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	return m, nil
+}
+
+// maxSmall is the maximum size in bytes of a response that is neither a block, nor a proof of a masterchain block, nor
+// a whole account. It is above the size of the largest bag of cells that is accepted as a proof of one account.
+const maxSmall = 512 << 10
+
+// maxAnswer returns the maximum size in bytes of a response to q. Parts of responses are not read, and could have
+// megabytes otherwise.
+func maxAnswer(q Message) int {
+	switch q := q.(type) {
+	case Wait:
+		return maxAnswer(q.Then)
+	case GetBlock, GetBlockProof:
+		return maxPacket
+	case GetAccountState:
+		if q.Whole {
+			return maxPacket
+		}
+	}
+	return maxSmall
 }
 
 // errorText returns the start of the text of an [Error], without a part of a character at its end.
@@ -59,6 +85,9 @@ const (
 	// maxSignatures is the maximum number of signatures in all links of a response. The links
 	// may have the signatures of some hundred validators each.
 	maxSignatures = 1 << 15
+	// signatureSize is the number of bytes of a signature in a message. It is more than the memory of a
+	// parsed Signature. Shorter signatures would need more memory than their message.
+	signatureSize = 32 + 68
 )
 
 func (r *reader) blockProof() (p BlockProof) {
@@ -88,9 +117,18 @@ func (r *reader) blockProof() (p BlockProof) {
 				r.fail(errSigned)
 			}
 			n := r.count(signatures)
-			for signatures -= n; n > 0 && r.err == nil; n-- {
-				l.Signatures = append(l.Signatures, Signature{r.readHash(), r.readBytes()})
+			if len(r.rest) < int(n)*signatureSize {
+				r.fail(errShort)
+				return p
 			}
+			l.Signatures = make([]Signature, n)
+			for i := range l.Signatures {
+				l.Signatures[i] = Signature{r.readHash(), r.readBytes()}
+				if len(l.Signatures[i].Sign) != ed25519.SignatureSize {
+					r.fail(errUnexpected)
+				}
+			}
+			signatures -= n
 			if l.Simplex {
 				l.Session, l.Slot, l.Candidate = r.readHash(), r.readUint32(), r.readBytes()
 			}
