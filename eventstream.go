@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,12 +140,15 @@ func (h *Handler) send(
 
 // eventTurns bound how many event streams read stored blocks at the same time, because thousands of them would delay
 // everything else. Those whose last search found nothing have turns of their own, and so have those that have not found
-// anything yet: a client that resumes does not wait for all that already receive stored blocks.
-type eventTurns struct{ first, found, nothing *xsync.Semaphore }
+// anything yet: a client that resumes does not wait for all that already receive stored blocks. Streams that have
+// fallen behind the newest block, as all live ones do after a burst of blocks, do not wait for any of them.
+type eventTurns struct{ recent, first, found, nothing *xsync.Semaphore }
 
-func newEventTurns() eventTurns {
-	n := max(1, runtime.GOMAXPROCS(0)/2)
-	return eventTurns{xsync.NewSemaphore(n), xsync.NewSemaphore(n), xsync.NewSemaphore(n)}
+func newEventTurns() eventTurns { return eventTurnsOf(max(1, runtime.GOMAXPROCS(0)/2)) }
+
+// eventTurnsOf returns turns of each kind for n streams at the same time.
+func eventTurnsOf(n int) eventTurns {
+	return eventTurns{xsync.NewSemaphore(n), xsync.NewSemaphore(n), xsync.NewSemaphore(n), xsync.NewSemaphore(n)}
 }
 
 // maxEventTurn is the time after which a stream that has found something ends its turn.
@@ -158,8 +162,7 @@ type eventStream struct {
 	turn        *xsync.Semaphore // of which the stream has a slot, until Pause; may be nil
 	turnEnd     time.Duration    // on the Clock
 	found       bool             // the turn has found something
-	begun       bool             // the stream has found something
-	searching   bool             // the last search has found nothing, but has not reached the newest block
+	nextTurn    *xsync.Semaphore // for the next turn, if one is needed; nil before the first one
 	leaving     atomic.Bool      // the Handler is shutting down, or the stream's lifetime has ended
 	ended       error            // why the Handler ended the stream; nil if it did not
 	client      context.Context  // done when the client has left
@@ -186,26 +189,33 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 		return s.end(end)
 	}
 	e := gqlsse.Event{Data: response}
-	switch {
-	case response != nil:
-		e.ID = s.id()
-		s.found, s.begun, s.searching = true, true, false
-	case s.more():
-		s.searching = true
+	if response != nil {
+		e.ID, s.found = s.id(), true
 	}
+	s.setNextTurn(response != nil)
 	return e, err
+}
+
+// setNextTurn chooses the next turn after a call of next, which has found something or not.
+func (s *eventStream) setNextTurn(found bool) {
+	switch {
+	case !s.behind():
+		s.nextTurn = s.turns.recent
+	case !found && !s.more(): // waits for its page
+		if s.nextTurn == s.turns.recent {
+			s.nextTurn = s.turns.first
+		}
+	case s.nextTurn == s.turns.recent:
+	case found:
+		s.nextTurn = s.turns.found
+	default:
+		s.nextTurn = s.turns.nothing
+	}
 }
 
 // beginTurn waits until the stream may read stored blocks, its client has left or its credentials have expired.
 func (s *eventStream) beginTurn() {
-	turn := s.turns.first
-	switch {
-	case s.searching:
-		turn = s.turns.nothing
-	case s.begun:
-		turn = s.turns.found
-	}
-	if turn.Acquire(s.credentials, 0) {
+	if turn := cmp.Or(s.nextTurn, s.turns.first); turn.Acquire(s.credentials, 0) {
 		s.turn, s.turnEnd = turn, xsync.Clock(maxEventTurn)
 	}
 }

@@ -16,6 +16,7 @@ import (
 type storedStream struct {
 	stream
 	found   bool
+	live    bool
 	reading *readers
 }
 
@@ -34,15 +35,13 @@ func (s *storedStream) next() ([]byte, error) {
 	return nil, nil
 }
 
-func (s *storedStream) behind() bool     { return true }
+func (s *storedStream) behind() bool     { return !s.live }
 func (s *storedStream) more() bool       { return true }
 func (s *storedStream) id() string       { return "1" }
 func (s *storedStream) cursor() string   { return "1" }
 func (s *storedStream) pending() *ending { return nil }
 
-func twoTurns() eventTurns {
-	return eventTurns{xsync.NewSemaphore(2), xsync.NewSemaphore(2), xsync.NewSemaphore(2)}
-}
+func twoTurns() eventTurns { return eventTurnsOf(2) }
 
 // storedStreams returns n streams of stored blocks, and counts of those that read.
 func storedStreams(turns eventTurns, n int, found bool) (all []*eventStream, reading *readers) {
@@ -107,6 +106,38 @@ func TestEventStreamsThatResumeDoNotWaitForOthers(t *testing.T) {
 				resumes[0].read(others.turns)
 				if took := time.Since(begun); took > 10*time.Millisecond {
 					t.Errorf("%d turns took %s", others.turns, took)
+				}
+			})
+		})
+	}
+}
+
+// After a burst of blocks, live streams read blocks that were new while they wrote others.
+func TestEventStreamsThatWereLiveDoNotWaitForOthers(t *testing.T) {
+	for name, found := range map[string]bool{"that search": false, "that find blocks": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := twoTurns()
+				streams, _ := storedStreams(turns, 500, found)
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				for _, s := range streams {
+					wg.Go(func() { s.read(3) })
+				}
+				for _, wait := range []time.Duration{0, 600 * time.Millisecond} { // after that, all have had one turn
+					time.Sleep(wait)
+					was, _ := storedStreams(turns, 1, true)
+					blocks := was[0].stream.(*storedStream)
+					blocks.live = true
+					if _, err := was[0].Next(); err != nil {
+						t.Fatal(err)
+					}
+					blocks.live = false
+					begun := time.Now()
+					was[0].read(5)
+					if took := time.Since(begun); took > 15*time.Millisecond {
+						t.Errorf("5 turns took %s", took)
+					}
 				}
 			})
 		})

@@ -179,7 +179,7 @@ func (l *Log[B]) isFuture(cursor string) bool {
 func (l *Log[B]) goLive(r *Reader[B]) {
 	v := l.view.Load()
 	r.at.next = v.base.next + uint64(v.from(r.at.cursor))
-	r.since, r.catchUp = r.group.matched, nil
+	r.since, r.catchUp, r.foundNothing = r.group.matched, nil, false
 	l.catchingUp.Add(-1)
 	l.stats.CaughtUp++
 }

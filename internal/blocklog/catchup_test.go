@@ -226,3 +226,26 @@ func TestReaderThatFindsBlocksDoesNotReportThatItSearches(t *testing.T) {
 		}
 	})
 }
+
+// A live client that was too slow for the window resumes: it should not wait for all that search.
+func TestReaderThatLeavesTheWindowDoesNotReportThatItSearches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(20)
+		l := open(t, c, Options[int]{Window: 8})
+		l.Start()
+		synctest.Wait()
+		r := resume(t, l, "", 20) // its page has no match, except at its end
+		for item, err := r.Next(); item.Searching || item.Behind; item, err = r.Next() {
+			if synctest.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.grow(200)
+		synctest.Wait()
+		for range 3 {
+			if item, err := r.Next(); err != nil || item.Searching {
+				t.Errorf("the reader returned %+v and error %v, want no search", item, err)
+			}
+		}
+	})
+}

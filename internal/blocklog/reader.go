@@ -68,7 +68,7 @@ type Reader[B any] struct {
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
 	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
 	moved             bool     // the reader was moved during a search, whose result must be discarded
-	foundNothing      bool     // the last search found no match
+	foundNothing      bool     // the last search of a page found no match; false if the reader was live since
 	fresh             bool     // the reader joined without a cursor
 	sentBack          bool     // the client was sent back to the cursor with which the reader joined
 	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
@@ -126,13 +126,14 @@ func (r *Reader[B]) Next() (Item, error) {
 		catchUp := r.catchUp
 		r.moved = false
 		g.mu.Unlock()
+		ofPage := at.next == catchingUp
 		item, at, err := r.search(catchUp, at, since)
 		g.mu.Lock()
 		if r.slot < 0 || r.moved {
 			continue
 		}
 		g.move(r, at)
-		r.foundNothing = item.Payload == nil
+		r.foundNothing = ofPage && item.Payload == nil
 		if lost := (*Lost)(nil); errors.As(err, &lost) && lost.Err == ErrGap {
 			r.endWithGap(lost.Cursor, lost.number)
 			continue

@@ -181,7 +181,7 @@ func (c *conn) finish(err error) {
 	}
 	c.mu.Unlock()
 	c.server.wheel.remove(c)
-	for turn := paceFirst; turn < paces; turn++ {
+	for turn := paceLive + 1; turn < paces; turn++ {
 		c.server.writers.remove(c, turn)
 	}
 

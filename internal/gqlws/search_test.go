@@ -245,7 +245,13 @@ func TestPaceFollowsTheLastCallOfNext(t *testing.T) {
 		{false, false, true, paceBehind},
 		{false, true, true, paceSearching},
 		{false, false, false, paceLive},
+		{true, true, true, paceRecent}, // after a burst
+		{false, true, true, paceRecent},
+		{true, true, true, paceRecent},
+		{false, false, true, paceFirst}, // waits for its page
 		{true, true, true, paceBehind},
+		{true, true, false, paceLive},
+		{false, false, true, paceFirst},
 	} {
 		if op.setPace(next.found, next.more, next.behind); op.pace != next.want {
 			t.Errorf("after call %d of Next, the pace is %d, want %d", i+1, op.pace, next.want)

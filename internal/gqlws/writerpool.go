@@ -29,38 +29,46 @@ type writerPool struct {
 // A pace tells how long the next call of Stream.Next may take. The worker that serves a connection calls Next only of
 // operations with the pace of the connection's turn, or a faster one. So thousands of clients that read stored blocks
 // do not delay live blocks, those that find none do not delay those that find some, and neither delay those that
-// resume.
+// resume. None of them delay clients that have fallen behind the newest block, as all live clients do after a burst of
+// blocks.
 type pace uint8
 
 const (
 	paceLive      pace = iota // new data, if any
+	paceRecent                // data that was new since the stream has last had paceLive
 	paceFirst                 // stored data, for the first time
 	paceBehind                // stored data
 	paceSearching             // stored data, of which the last call found none
 	paces                     // the number of paces
 )
 
-// maxFirstTime is the time after which a turn of paceFirst ends. It is short, because each stream has such a turn when
-// it starts: clients that start streams again and again should not get much more time than those that keep theirs.
+// maxFirstTime is the time after which a turn of paceFirst or paceRecent ends. It is short, because each stream has a
+// turn of paceFirst when it starts: clients that start streams again and again should not get much more time than those
+// that keep theirs. And after a burst of blocks, thousands of streams may have turns of paceRecent.
 const maxFirstTime = 100 * time.Microsecond
 
 // maxTime returns the time after which gather ends a turn.
 func (p pace) maxTime() time.Duration {
-	if p == paceFirst {
+	if p == paceRecent || p == paceFirst {
 		return maxFirstTime
 	}
 	return maxGatherTime
 }
 
 // setPace sets the pace of the operation after a call of Next that returned these results. While the page of a stream
-// has not arrived, the pace does not change. The caller must hold c.mu.
+// has not arrived, the pace does not change, unless it is the first page since the stream was live. The caller must
+// hold c.mu.
 func (op *operation) setPace(found, more, behind bool) {
 	switch {
 	case !behind:
 		op.pace = paceLive
+	case !found && !more:
+		op.pace = max(op.pace, paceFirst)
+	case op.pace <= paceRecent:
+		op.pace = paceRecent
 	case found:
 		op.pace = paceBehind
-	case more:
+	default:
 		op.pace = paceSearching
 	}
 }
@@ -193,7 +201,7 @@ func (w *writerPool) remove(c *conn, turn pace) bool {
 
 // nextSlow returns the next turn other than paceLive, or paceLive if no connection waits for one.
 func (w *writerPool) nextSlow() (turn pace) {
-	for p := paceFirst; p < paces; p++ {
+	for p := paceLive + 1; p < paces; p++ {
 		if w.queues[p].first == nil {
 			continue
 		}

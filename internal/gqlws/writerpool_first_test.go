@@ -131,3 +131,36 @@ func TestFirstTurnIsShort(t *testing.T) {
 		})
 	}
 }
+
+// After a burst of blocks, live streams read blocks that were new while they were being written to.
+func TestConnectionThatWasLiveDoesNotWaitForOthers(t *testing.T) {
+	for name, others := range map[string]struct {
+		found  []byte
+		served int // turns of the others
+	}{
+		"that find payloads": {[]byte("1"), 200},
+		"that search":        {nil, 200},
+		"that resume":        {[]byte("1"), 100}, // none of them has had its first turn
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				connect, serve := storedConns(t)
+				for range 100 {
+					connect().openStored(t, others.found)
+				}
+				for range others.served {
+					serve()
+				}
+				live := connect().openStored(t, []byte("1"))
+				live.op.pace, live.takes = paceLive, maxFirstTime/10
+				turns := 0
+				for ; live.calls < 100 && turns < 200; turns++ {
+					serve()
+				}
+				if turns > 30 {
+					t.Errorf("Next was called %d times in %d turns", live.calls, turns)
+				}
+			})
+		})
+	}
+}
