@@ -45,7 +45,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 		head, moved := b.watchHead()
 		for next <= head.SeqNo {
 			to := next + min(size-1, head.SeqNo-next)
-			begun := time.Now()
+			begun, waited := time.Now(), false
 			steps, err := b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
 			late := func() bool { return errors.Is(err, errMissing) || isLag(err) }
 			if late() && next < to { // servers may have the first of these blocks
@@ -55,7 +55,7 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			// The server that announced the block may withhold it, and the others may have it soon.
 			lagging := head.SeqNo-next < maxLag
 			for d := minPollInterval; lagging && late() && time.Since(begun) < 2*b.opts.Timeout; {
-				size = 1
+				size, waited = 1, true
 				pause(ctx, d)
 				d = min(2*d, b.opts.Timeout/16)
 				steps, err = b.readSteps(ctx, chaingql.BlocksQuery{}, masterRange{next, to})
@@ -68,6 +68,9 @@ func (b *Backend) follow(ctx context.Context, after chaingql.Cursor, yield func(
 			}
 			if size == 1 && time.Since(begun) >= minPollInterval {
 				b.setReached(next)
+			}
+			if !waited { // one block at a time may take longer than new blocks need to come
+				size = min(2*size, concurrency)
 			}
 			for _, block := range slices.Concat(steps...) {
 				if block.Cursor <= after {

@@ -149,3 +149,55 @@ func TestPagesOfWorkchainsDoNotNeedTheNewestBlock(t *testing.T) {
 		})
 	}
 }
+
+// TestFollowCatchesUpAfterServersLagged lets one server announce 20 blocks before the others have them, once. After
+// that, all servers have each block at once, but a block is not read as fast alone as new blocks come.
+func TestFollowCatchesUpAfterServersLagged(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		const from, to, end = 35, 55, 100
+		chain := generate(end)
+		ahead, other := m.start(chain), m.start(chain)
+		for _, s := range []*liteservertest.Server{ahead, other} {
+			s.Advance(30)
+			s.Delay(200 * time.Millisecond)
+		}
+		b := m.open(ahead.Config(other), nil)
+		b.Prefer(0)
+		var mu sync.Mutex
+		available := make(map[uint32]time.Time)
+		go func() {
+			for head := uint32(31); head <= end; head++ {
+				time.Sleep(400 * time.Millisecond)
+				complete := head
+				if head > from && head < to {
+					complete = from
+					ahead.SetLie(liteservertest.Withheld)
+				} else {
+					ahead.SetLie(liteservertest.Truth)
+				}
+				mu.Lock()
+				available[complete] = time.Now()
+				mu.Unlock()
+				ahead.Advance(head)
+				other.Advance(complete)
+			}
+		}()
+		for block, err := range b.Follow(t.Context(), cursor(30)) {
+			if err != nil {
+				t.Fatalf("Follow ends with error %v", err)
+			}
+			if block.Workchain != -1 {
+				continue
+			}
+			mu.Lock()
+			late := time.Since(available[block.SeqNo])
+			mu.Unlock()
+			if block.SeqNo >= end-10 && late > 4*time.Second {
+				t.Fatalf("block %d is %v late, want at most 4s", block.SeqNo, late)
+			}
+			if block.SeqNo == end {
+				break
+			}
+		}
+	})
+}
