@@ -216,7 +216,7 @@ var rules = slices.Concat(
 		on(lookupBasis, []rule{
 			{name: "BlockByHash, BlockBySeqNo and MasterBlockByTime find each block that Follow has yielded",
 				needs: needs("Append"), check: followedBlocksAreFound},
-			{name: "BlockByHash and BlockBySeqNo are correct while blocks are pruned",
+			{name: "BlockByHash, BlockBySeqNo and MasterBlockByTime are correct while blocks are pruned",
 				needs: needs("Append", "Prune"), check: lookupsAreCorrectDuringPrune},
 		}...),
 		on(pageBasis, []rule{

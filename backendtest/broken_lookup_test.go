@@ -243,7 +243,16 @@ var brokenLookups = []brokenBackend{
 				return block{}, errors.Join(errors.New("no rows"), err)
 			}
 			return all[i], nil
-		}), "BlockByHash and BlockBySeqNo are correct while blocks are pruned: BlockByHash("},
+		}), "BlockByHash, BlockBySeqNo and MasterBlockByTime are correct while blocks are pruned: BlockByHash("},
+	{"MasterBlockByTime reads the hash and then the block", changeByTime(
+		func(c *memchain.Chain, ctx context.Context, at time.Time) (block, error) {
+			b, err := c.MasterBlockByTime(ctx, at)
+			if err != nil {
+				return b, err
+			}
+			pace()
+			return c.BlockByHash(ctx, b.Hash)
+		}), "BlockByHash, BlockBySeqNo and MasterBlockByTime are correct while blocks are pruned: MasterBlockByTime("},
 	{"BlockBySeqNo ignores its context during a stall", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		s := stallable{c, new(atomic.Pointer[chan struct{}])}
 		h.Stall = s.stall

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chaingql/chaingql"
 )
@@ -48,11 +49,18 @@ func correctDuringPrune(t *trial) {
 // pruned. It detects a Backend that reads an index in one statement and the block in another.
 func lookupsAreCorrectDuringPrune(t *trial) {
 	ways := t.lookups()
-	if len(ways) == 0 {
+	byTime, timed := t.Backend.(chaingql.TimeIndex)
+	if len(ways) == 0 && !timed {
 		return
 	}
 	r := newPruneLoad(t)
-	wait := r.start(t, func(rng *rand.Rand) { r.lookUp(t, &ways[rng.IntN(len(ways))], rng) })
+	wait := r.start(t, func(rng *rand.Rand) {
+		if i := rng.IntN(len(ways) + 1); i < len(ways) {
+			r.lookUp(t, &ways[i], rng)
+		} else if timed {
+			r.lookUpTime(t, byTime, rng)
+		}
+	})
 	wait()
 }
 
@@ -139,6 +147,23 @@ func (r *pruneLoad) lookUp(t *trial, l *lookup, rng *rand.Rand) {
 	}
 	if fault != "" {
 		t.Errorf("%s, while blocks were pruned, %s", l.call(b), fault)
+	}
+}
+
+// lookUpTime looks up the time of a block near the oldest stored one. The result must be correct for some moment between
+// the call and its return: there are later masterchain blocks, so it cannot be ErrBlockNotFound.
+func (r *pruneLoad) lookUpTime(t *trial, x chaingql.TimeIndex, rng *rand.Rand) {
+	at := r.all[max(0, r.nearOldest(rng))].Time.Truncate(time.Second)
+	matches := func(b chaingql.Block) bool { return b.Workchain == masterchain && !b.Time.Before(at) }
+	before := int(r.done.Load())
+	got, err := x.MasterBlockByTime(t.ctx, at)
+	after := int(r.begun.Load())
+	first, last := before+slices.IndexFunc(r.all[before:], matches), after+slices.IndexFunc(r.all[after:], matches)
+	i, _ := slices.BinarySearchFunc(r.all, got.Cursor, byCursor)
+	if err != nil || i < first || i > last || !matches(r.all[i]) || blockFault(got, r.all[i]) != "" {
+		t.Errorf("MasterBlockByTime(%d), while blocks were pruned, returned cursor %q and error %v, "+
+			"but the first masterchain block at that time or later had %q, and %q at the end of the call",
+			at.Unix(), got.Cursor, err, r.all[first].Cursor, r.all[last].Cursor)
 	}
 }
 
