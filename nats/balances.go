@@ -92,6 +92,11 @@ func (w *Writer) SetBalance(ctx context.Context, addr chaingql.Address, nano *bi
 // of them may be set, and the next call sends those again that were not acknowledged. If
 // several calls set the balance of an account, the last one wins, so only one process at
 // a time should write an account.
+//
+// A new Writer does not send the balances of failed calls of another Writer again, also
+// if the process was started again after it was killed during a call. Such balances may
+// still arrive, even after newer ones. Therefore set the newest balances of the accounts
+// of that call again at once, and once more after some minutes.
 func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]*big.Int) error {
 	messages := make([]*nats.Msg, 0, len(balances))
 	for addr, nano := range balances {

@@ -147,22 +147,29 @@ func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		oldest := next
+		oldest, from := next, next
 		next = max(next, k+1)
 		// Other blocks may have replaced blocks that the stream lost. Leaves that do not match the
 		// stream are therefore stored again. The last leaf that matches is stored again too, because
 		// its Writer may have stopped before it stored the nodes above that leaf.
-		for next = min(next, (w.tail.seq-1)/leafSize); next > oldest; {
-			next--
-			n, right, err := w.b.node(ctx, prefix, 0, next)
+		next = min(next, (w.tail.seq-1)/leafSize)
+		// A binary search, because an earlier version may have stored all leaves. Most often, the newest one matches.
+		for k := next - 1; from < next; k = from + (next-from)/2 {
+			n, right, err := w.b.node(ctx, prefix, 0, k)
 			if err == nil && right {
 				right, err = w.b.matchesStream(ctx, n.End)
 			}
-			if err != nil || right {
-				return next, err
+			switch {
+			case err != nil:
+				return 0, err
+			case right:
+				from = k + 1
+			default:
+				w.b.nodes.forget("")
+				next = k
 			}
-			w.b.nodes.forget("")
 		}
+		next = max(oldest, next-min(next, 1))
 	}
 	return min(next, (w.tail.seq-1)/leafSize), nil
 }

@@ -1,0 +1,70 @@
+package natschain_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
+)
+
+// TestWriterReplacesIndexOfEarlierVersion removes End from all nodes of an index, as earlier versions stored them. Such
+// nodes are not used. The next Writer must replace them. It must not look for a usable node one by one: a million blocks
+// have 4,000 leaves, and Append would exceed the time that it has for the index each time.
+func TestWriterReplacesIndexOfEarlierVersion(t *testing.T) {
+	all := hashed(10_000, "chain")
+	s, b, _ := indexedChain(t, all[:9_000])
+	storeIndexWithoutEnds(t, s.ClientURL())
+	unknown := hashed(180, "other")[:3]
+	expectUnknown(t, b, unknown, chaingql.ErrLookupNotSupported)
+	expectByHash(t, b, every(500, all[:9_000]), false)
+	w := writer(t, open(t, s.ClientURL(), &natschain.Options{}))
+	x := newSpy(t, s.ClientURL())
+	if err := w.Append(t.Context(), all[9_000]); err != nil {
+		t.Fatal(err)
+	}
+	if requests, _, _ := x.saw(); requests > 80 {
+		t.Errorf("Append sent %d requests, want at most 80", requests)
+	}
+	for n := 9_001; n < 9_010; n++ {
+		expectByHash(t, b, every(3000, all[:n]), false)
+		if err := w.Append(t.Context(), all[n]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectByHash(t, b, every(500, all[:9_010]), true)
+	expectUnknown(t, b, unknown, chaingql.ErrBlockNotFound)
+}
+
+// storeIndexWithoutEnds replaces all nodes of the index.
+func storeIndexWithoutEnds(t *testing.T, url string) {
+	t.Helper()
+	js := raw(t, url)
+	index, err := js.Stream(t.Context(), "chain_index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := index.CachedInfo().State.LastSeq
+	for seq := index.CachedInfo().State.FirstSeq; seq <= last; seq++ {
+		m, err := index.GetMsg(t.Context(), seq)
+		if err != nil {
+			continue // replaced by a later message
+		}
+		node := map[string]json.RawMessage{}
+		if err := json.Unmarshal(m.Data, &node); err != nil {
+			t.Fatal(err)
+		}
+		delete(node, "end")
+		payload, err := json.Marshal(node)
+		if err == nil {
+			_, err = js.PublishAsync(m.Subject, payload)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-t.Context().Done():
+	}
+}
