@@ -150,6 +150,12 @@ func (r *reader) read(ctx context.Context) (stopped bool, err error) {
 	if err := r.b.checkEpoch(ctx, r.epoch); err != nil { // if the stream is replaced from here on, the consumer fails
 		return false, err
 	}
+	// The consumer would also fail if the stream were restored from a backup from here on. If it was restored before,
+	// blocks may have the numbers of strays, and would be skipped if one of them were lost in transit.
+	head, last := r.b.survey.end()
+	if _, err := r.b.checkSurvey(ctx, head, last); err != nil {
+		return false, err
+	}
 	there, err := r.b.present(ctx, r.at)
 	if err == nil && !there {
 		err = r.b.checkNotPruned(ctx, r.at)
@@ -227,9 +233,6 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 			}
 		}
 		for _, s := range blocks {
-			if is, known := r.b.survey.is(s.seq); known && !is {
-				_, _, _, _ = r.b.tail(ctx) // the stream may have lost strays: updates the survey
-			}
 			r.fresh = false
 			if !r.deliver(s) {
 				return true, nil

@@ -108,21 +108,30 @@ func (b *Backend) verified(ctx context.Context, read func() error) error {
 	denials := b.survey.denials()
 	head, last := b.survey.end()
 	err := read()
-	if head.seq == 0 || b.survey.denials() == denials {
+	if b.survey.denials() == denials {
 		return err
 	}
-	var same bool
-	var failure error
-	if last.seq > head.seq {
-		same, failure = b.contains(ctx, last)
-	} else if same, failure = b.present(ctx, head.place()); errors.Is(failure, errReplaced) {
-		failure = nil
-	}
-	if same || failure != nil {
+	updated, failure := b.checkSurvey(ctx, head, last)
+	if !updated {
 		return cmp.Or(err, failure)
 	}
-	if _, _, _, err := b.tail(ctx); err != nil {
-		return err
-	}
 	return read()
+}
+
+// checkSurvey updates the survey, which ended with the block head and the message last, if the stream has lost that
+// message since then. It reports whether it has updated the survey.
+func (b *Backend) checkSurvey(ctx context.Context, head, last stored) (updated bool, err error) {
+	same := head.seq == 0 // there was no survey
+	if last.seq > head.seq {
+		same, err = b.contains(ctx, last)
+	} else if !same {
+		if same, err = b.present(ctx, head.place()); errors.Is(err, errReplaced) {
+			err = nil
+		}
+	}
+	if same || err != nil {
+		return false, err
+	}
+	_, _, _, err = b.tail(ctx)
+	return err == nil, err
 }
