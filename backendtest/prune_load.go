@@ -150,8 +150,8 @@ func (r *pruneLoad) lookUp(t *trial, l *lookup, rng *rand.Rand) {
 	}
 }
 
-// lookUpTime looks up the time of a block near the oldest stored one. The result must be correct for some moment between
-// the call and its return: there are later masterchain blocks, so it cannot be ErrBlockNotFound.
+// lookUpTime looks up the time of a block near the oldest stored one. The result must be correct for some moment
+// between the call and its return: there are later masterchain blocks, so it cannot be ErrBlockNotFound.
 func (r *pruneLoad) lookUpTime(t *trial, x chaingql.TimeIndex, rng *rand.Rand) {
 	at := r.all[max(0, r.nearOldest(rng))].Time.Truncate(time.Second)
 	matches := func(b chaingql.Block) bool { return b.Workchain == masterchain && !b.Time.Before(at) }

@@ -9,8 +9,8 @@ import (
 )
 
 // TestWriterReplacesIndexOfEarlierVersion removes End from all nodes of an index, as earlier versions stored them. Such
-// nodes are not used. The next Writer must replace them. It must not look for a usable node one by one: a million blocks
-// have 4,000 leaves, and Append would exceed the time that it has for the index each time.
+// nodes are not used. The next Writer must replace them. It must not look for a usable node one by one: a million
+// blocks have 4,000 leaves, and Append would exceed the time that it has for the index each time.
 func TestWriterReplacesIndexOfEarlierVersion(t *testing.T) {
 	all := hashed(10_000, "chain")
 	s, b, _ := indexedChain(t, all[:9_000])
