@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/graphql-go/graphql"
-	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // The tests in this file check each bound twice: exactly at the bound and one beyond it.
@@ -211,10 +210,11 @@ func TestFieldMergeCheckStopsExactlyAtItsBudget(t *testing.T) {
 		if errs := c.validate(tree, parts); errs != nil {
 			t.Fatal(text, errs)
 		}
-		merge := func(steps int) merger {
-			m := merger{budget: steps, seen: map[*ast.Field]bool{}}
+		merge := func(steps int) *merger {
+			m := newMerger(s)
+			m.budget = steps
 			if m.sameFields(tree.Operations[0].SelectionSet); m.errs == nil {
-				m.sameShapes(s, tree.Operations[0].SelectionSet)
+				m.sameShapes(tree.Operations[0].SelectionSet)
 			}
 			return m
 		}

@@ -77,14 +77,13 @@ func (c *Cache) parse(text string) (tree *ast.QueryDocument, independent bool, e
 	if errs := c.validate(doc, parts); errs != nil {
 		return nil, false, errs
 	}
-	independent = true
+	m := newMerger(c.schema)
 	for _, op := range doc.Operations {
-		compared, errs := c.schema.merge(op, c.limits.Fields)
-		if independent = independent && !compared; errs != nil {
+		if errs := m.merge(op, c.limits.Fields); errs != nil {
 			return nil, false, errs
 		}
 	}
-	return doc, independent, nil
+	return doc, !m.compared, nil
 }
 
 // compileOperations compiles the operation of a valid syntax tree, unless it has conditions. If there are several

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -15,10 +16,18 @@ import (
 // To compare response shapes, a group has all fields with one response name. To compare names and arguments, a
 // group has only those of them that may belong to the same object type (see byObject). After comparing the fields
 // of a group, the merger checks their selection sets together.
+//
+// A merger checks all operations of a document, so that it checks each list of fields only once, although there may be
+// many paths to the fragments that contain them.
 type merger struct {
+	schema   *Schema
 	budget   int  // number of selections and repeated comparisons that may still be visited
 	compared bool // two fields were required to have equal arguments
 	errs     Errors
+
+	// checkedFields and checkedShapes have the lists of fields that sameFields and sameShapes have checked, as the
+	// positions of the fields in the document.
+	checkedFields, checkedShapes map[string]bool
 
 	// seen has the fields whose arguments have been compared. The first comparison of each field does not count,
 	// because all first comparisons together are linear in the document. Further comparisons count, because a fragment
@@ -29,23 +38,30 @@ type merger struct {
 // occurrences are the fields with one response name in a merged selection set.
 type occurrences []*ast.Field
 
-// merge returns the conflicts between the fields of an operation. The document must have passed all other rules, so
-// that every field and fragment spread has its definition. compared reports whether any two fields were required to
-// have equal arguments.
-func (s *Schema) merge(op *ast.OperationDefinition, maxFields int) (compared bool, errs Errors) {
-	m := merger{budget: stepsPerField * maxFields, seen: map[*ast.Field]bool{}}
-	if m.sameFields(op.SelectionSet); m.errs == nil {
-		m.sameShapes(s, op.SelectionSet)
-	}
-	if m.budget < 0 {
-		return false, Errors{fieldsError(op, maxFields)}
-	}
-	return m.compared, m.errs
+func newMerger(s *Schema) *merger {
+	return &merger{schema: s, checkedFields: map[string]bool{}, checkedShapes: map[string]bool{},
+		seen: map[*ast.Field]bool{}}
 }
 
-// groups collects the fields of selection sets by response name, in the order of the document.
-func (m *merger) groups(sets ...ast.SelectionSet) []occurrences {
+// merge returns the conflicts between the fields of an operation, except those of operations that m has checked before.
+// The document must have passed all other rules, so that every field and fragment spread has its definition. Afterwards
+// m.compared reports whether any two fields were required to have equal arguments.
+func (m *merger) merge(op *ast.OperationDefinition, maxFields int) Errors {
+	m.budget = stepsPerField * maxFields
+	if m.sameFields(op.SelectionSet); m.errs == nil {
+		m.sameShapes(op.SelectionSet)
+	}
+	if m.budget < 0 {
+		return Errors{fieldsError(op, maxFields)}
+	}
+	return m.errs
+}
+
+// groups collects the fields of selection sets by response name, in the order of the document. It returns nil if the
+// list of these fields is in checked, to which it adds the list.
+func (m *merger) groups(checked map[string]bool, sets ...ast.SelectionSet) []occurrences {
 	var fields occurrences
+	var list []byte
 	spread := map[string]bool{}
 	var collect func(ast.SelectionSet)
 	collect = func(set ast.SelectionSet) {
@@ -56,6 +72,7 @@ func (m *merger) groups(sets ...ast.SelectionSet) []occurrences {
 			switch sel := sel.(type) {
 			case *ast.Field:
 				fields = append(fields, sel)
+				list = binary.AppendUvarint(list, uint64(sel.Position.Start))
 			case *ast.InlineFragment:
 				collect(sel.SelectionSet)
 			case *ast.FragmentSpread:
@@ -69,6 +86,10 @@ func (m *merger) groups(sets ...ast.SelectionSet) []occurrences {
 	for _, set := range sets {
 		collect(set)
 	}
+	if checked[string(list)] {
+		return nil
+	}
+	checked[string(list)] = true
 	return groupBy(fields, responseName)
 }
 
@@ -84,16 +105,16 @@ func (group occurrences) selectionSets() []ast.SelectionSet {
 
 // sameShapes checks that fields with the same response name have the same response shape, even if they belong to
 // different object types.
-func (m *merger) sameShapes(s *Schema, sets ...ast.SelectionSet) {
-	for _, group := range m.groups(sets...) {
+func (m *merger) sameShapes(sets ...ast.SelectionSet) {
+	for _, group := range m.groups(m.checkedShapes, sets...) {
 		for _, f := range group[1:] {
-			if a, b := group[0].Definition.Type, f.Definition.Type; !s.sameResponseShape(a, b) {
+			if a, b := group[0].Definition.Type, f.Definition.Type; !m.schema.sameResponseShape(a, b) {
 				m.conflict(group[0], f, "they return conflicting types %q and %q", a, b)
 				return
 			}
 		}
 		if sets := group.selectionSets(); sets != nil {
-			m.sameShapes(s, sets...)
+			m.sameShapes(sets...)
 		}
 	}
 }
@@ -102,7 +123,7 @@ func (m *merger) sameShapes(s *Schema, sets ...ast.SelectionSet) {
 // they may belong to the same object. Fields of different object types never belong to the same object. A field of
 // an interface may belong to any object.
 func (m *merger) sameFields(sets ...ast.SelectionSet) {
-	for _, group := range m.groups(sets...) {
+	for _, group := range m.groups(m.checkedFields, sets...) {
 		for _, one := range group.byObject() {
 			if m.budget -= len(one); m.budget < 0 {
 				return

@@ -30,7 +30,7 @@ func TestFieldConflictsMatchPairwiseComparison(t *testing.T) {
 		events := &core.Events{}
 		rules.OverlappingFieldsCanBeMergedRule.RuleFunc(events, func(...core.ErrorOption) { theirs++ })
 		core.Walk(s.types, tree, events)
-		if _, errs := s.merge(tree.Operations[0], 10_000); (errs != nil) != (theirs > 0) {
+		if errs := newMerger(s).merge(tree.Operations[0], 10_000); (errs != nil) != (theirs > 0) {
 			t.Fatalf("%s\ngot errors %v, but pairwise comparison finds %d conflicts", text, errs, theirs)
 		} else if errs != nil {
 			bad++

@@ -29,7 +29,7 @@ type rule struct {
 
 // validationRules are the rules of the specification of September 2025, and the limit of graphql-js 17 on
 // introspection. Errors have the texts and locations of graphql-js 17, without suggestions. Limits.check has already
-// measured the document. Schema.merge finds conflicting fields afterwards.
+// measured the document. A merger finds conflicting fields afterwards.
 //
 // Rules of gqlparser are used if they report the same errors at the same locations.
 var validationRules = []rule{

@@ -205,10 +205,9 @@ func TestWorkForEachDocumentStaysWithinBudget(t *testing.T) {
 			t.Errorf("%s: got %d visits by rules, want at most %d", name, visits, most)
 		}
 		if c := NewCache(s, l, masked, nil); c.validate(tree, parts) == nil {
+			m := newMerger(s)
 			for _, op := range tree.Operations {
-				m := merger{budget: budget, seen: map[*ast.Field]bool{}}
-				m.sameFields(op.SelectionSet)
-				m.sameShapes(s, op.SelectionSet)
+				_ = m.merge(op, l.Fields)
 				k := compiler{c: c, tree: tree, def: op, op: c.newOperation(op), fields: l.Fields, steps: budget,
 					compiled: map[*ast.Field]bool{}, sharing: newSharing(), plan: &Plan{}}
 				k.selection(s.types.Query, op.SelectionSet)
@@ -221,5 +220,35 @@ func TestWorkForEachDocumentStaysWithinBudget(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Without sharing, 8 operations take 8 times as many steps as one, and each spread of a fragment takes as many steps as
+// the fragment.
+func TestFragmentsAreMergedOnceForAllOperationsAndSpreads(t *testing.T) {
+	const fragments = ` fragment F on Query{a0:self{...G} a1:self{...G} a2:self{...G} a3:self{...G} a4:self{...G}}
+		fragment G on Query{b0:self{...H} b1:self{...H} b2:self{...H} b3:self{...H} b4:self{...H}}
+		fragment H on Query{node{id ...on Cat{name} ...on Node{name}} int float string boolean c0:int c1:int c2:int}`
+	c := testCache(t, defaultLimits)
+	steps := func(operations string) (n int) {
+		tree, parts := parsed(t, operations+fragments)
+		if errs := c.validate(tree, parts); errs != nil {
+			t.Fatal(errs)
+		}
+		m := newMerger(c.schema)
+		for _, op := range tree.Operations {
+			if errs := m.merge(op, defaultLimits.Fields); errs != nil {
+				t.Fatal(errs)
+			}
+			n += stepsPerField*defaultLimits.Fields - m.budget
+		}
+		return n
+	}
+	one, eight := steps("{...F}"), steps(many(8, "query Q%d{...F}"))
+	if one > 250 {
+		t.Errorf("one operation: got %d steps, want at most 250 for 28 selections in fragments", one)
+	}
+	if eight > 2*one {
+		t.Errorf("8 operations: got %d steps, want at most twice the %d of one operation", eight, one)
 	}
 }
