@@ -94,7 +94,8 @@ func tokensOf(text string) (tokens []token, err *Error) {
 // The errors must be equal as sets, with these exceptions:
 //   - Conflicting fields are only reported if there is no other error, and not for each pair of fields.
 //   - Definitions of types are a syntax error. graphql-js parses them.
-//   - Of two fragments with one name, spreads refer to the first one. In graphql-js, they refer to the last one.
+//   - Of two fragments with one name, spreads refer to the first one, and errors in the other are not reported. In
+//     graphql-js, spreads refer to the last one.
 //
 // Messages have no suggestions. The part that repeats a literal may differ.
 func TestErrorsMatchGraphqlJs(t *testing.T) {

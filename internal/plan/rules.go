@@ -40,7 +40,7 @@ func fragmentsOnCompositeTypes(v *validation) {
 				"Fragment cannot condition on non composite type %q.", f.TypeCondition)
 		}
 	})
-	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
+	v.OnFragment(func(f *ast.FragmentDefinition) {
 		if !composite(f.TypeCondition) {
 			v.invalid(v.at(f, partTypeCondition), "Fragment %q cannot condition on non composite type %q.",
 				f.Name, f.TypeCondition)
@@ -54,15 +54,18 @@ func scalarLeafs(v *validation) {
 		if f.Definition == nil {
 			return
 		}
+		leaf := v.schema.types.Types[f.Definition.Type.Name()].IsLeafType()
+		if leaf != (len(f.SelectionSet) > 0) {
+			return
+		}
 		t := f.Definition.Type.String()
 		if f.Name == "__typename" {
 			t = "String!" // gqlparser declares it as nullable
 		}
-		switch leaf := v.schema.types.Types[f.Definition.Type.Name()].IsLeafType(); {
-		case leaf && len(f.SelectionSet) > 0:
+		if leaf {
 			v.invalid(v.at(f, partSelectionSet), "Field %q must not have a selection since type %q has no subfields.",
 				f.Name, t)
-		case !leaf && len(f.SelectionSet) == 0:
+		} else {
 			v.invalid(locationsOf(f.Position), "Field %q of type %q must have a selection of subfields.", f.Name, t)
 		}
 	})

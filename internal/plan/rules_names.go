@@ -36,7 +36,7 @@ func knownTypeNames(v *validation) {
 			check(f.TypeCondition, v.at(f, partTypeCondition))
 		}
 	})
-	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
+	v.OnFragment(func(f *ast.FragmentDefinition) {
 		check(f.TypeCondition, v.at(f, partTypeCondition))
 	})
 }
@@ -89,9 +89,11 @@ func noUndefinedVariables(v *validation) {
 func noUnusedFragments(v *validation) {
 	used := map[string]bool{}
 	v.OnFragmentSpread(func(w *core.Walker, s *ast.FragmentSpread) {
-		used[s.Name] = used[s.Name] || w.CurrentOperation != nil
+		if w.CurrentOperation != nil {
+			used[s.Name] = true
+		}
 	})
-	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
+	v.OnFragment(func(f *ast.FragmentDefinition) {
 		if !used[f.Name] {
 			v.invalid(locationsOf(f.Position), "Fragment %q is never used.", f.Name)
 		}
@@ -136,7 +138,7 @@ func uniqueNames(v *validation) {
 			}
 		}
 	})
-	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
+	v.OnFragment(func(f *ast.FragmentDefinition) {
 		if first := fragments[f.Name]; first == nil {
 			fragments[f.Name] = f
 		} else {
@@ -188,7 +190,10 @@ func responseName(f *ast.Field) string              { return f.Alias }
 
 // groupBy groups items by a key. The groups are in the order of their first items.
 func groupBy[S ~[]T, T any, K comparable](items S, key func(T) K) (groups []S) {
-	if len(items) == 1 {
+	switch len(items) {
+	case 0:
+		return nil // rules visit fields without arguments and directives thousands of times
+	case 1:
 		return []S{items}
 	}
 	index := make(map[K]int, len(items))
@@ -249,7 +254,7 @@ func noFragmentCycles(v *validation) {
 		}
 		delete(index, f.Name)
 	}
-	v.OnFragment(func(_ *core.Walker, f *ast.FragmentDefinition) {
+	v.OnFragment(func(f *ast.FragmentDefinition) {
 		if !visited[f.Name] {
 			visit(f)
 		}

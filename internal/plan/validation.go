@@ -17,6 +17,9 @@ type validation struct {
 	parts  parts // positions in the document
 	errs   Errors
 
+	// fragmentRules have the functions that check a fragment's definition, without its selections.
+	fragmentRules []func(*ast.FragmentDefinition)
+
 	// invalid reports an error at some locations.
 	invalid func(at []Location, format string, args ...any)
 }
@@ -92,8 +95,42 @@ func (c *Cache) validate(doc *ast.QueryDocument, parts parts) Errors {
 	for _, r := range c.rules {
 		r.observe(v)
 	}
-	core.Walk(c.schema.types, doc, &v.Events)
+	v.walk(doc)
 	return v.errs
+}
+
+// OnFragment registers a function that checks a fragment's definition, without its selections. It replaces the method
+// of core.Events.
+func (v *validation) OnFragment(rule func(f *ast.FragmentDefinition)) {
+	v.fragmentRules = append(v.fragmentRules, rule)
+}
+
+// walk calls the rules for each node of a document: for those in fragments once for each operation that spreads the
+// fragment, and once for all fragments together, since some may be unused. Of two fragments with one name, it visits
+// the first.
+//
+// core.Walk would visit the nodes once for each fragment from which they can be reached: 32 fragments that spread each
+// other took four times as long. Therefore it receives one fragment that spreads all others. When it has visited that
+// one, the list of the fragments that it visits next has empty ones instead.
+func (v *validation) walk(doc *ast.QueryDocument) {
+	all := &ast.FragmentDefinition{}
+	fragments := ast.FragmentDefinitionList{all}
+	for _, f := range doc.Fragments {
+		all.SelectionSet = append(all.SelectionSet, &ast.FragmentSpread{Name: f.Name})
+		fragments = append(fragments, f)
+	}
+	v.Events.OnFragment(func(*core.Walker, *ast.FragmentDefinition) {
+		all.SelectionSet = nil
+		for i := range fragments {
+			fragments[i] = all
+		}
+	})
+	core.Walk(v.schema.types, &ast.QueryDocument{Operations: doc.Operations, Fragments: fragments}, &v.Events)
+	for _, f := range doc.Fragments {
+		for _, rule := range v.fragmentRules {
+			rule(f)
+		}
+	}
 }
 
 // full reports whether further errors are dropped.
