@@ -48,7 +48,8 @@ func (e RateLimitError) refusal() *httpError {
 }
 
 // An Authorizer decides who may use a project. It must be safe for concurrent use. The Handler calls it once for each
-// HTTP request. For a WebSocket, the Handler calls it:
+// HTTP request. The request has a slot of Limits.Requests meanwhile: an Authorizer that asks a database or another
+// service must bound its time, and should remember the answers. For a WebSocket, the Handler calls it:
 //
 //   - at the handshake, if the header Authorization contains a secret;
 //   - for each connection_init message, unless the handshake had a secret and the payload is absent or empty;

@@ -107,14 +107,10 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.hashes, _ = b.(HashIndex)
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
-	first, again := 0, 0 // no limit
 	if l.InFlight > 0 {
 		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewLane(l.InFlight, 0, 0)
-		running := min(l.InFlight, l.Requests)
-		first = max(laneShare(l.Requests), running)
-		again = max(first/3, running)
 	}
-	resolve.waiting = [2]*xsync.Gate{xsync.NewGate(first), xsync.NewGate(again)}
+	resolve.waiting = newWaiting(l)
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
 		c.reads.JoinWithin, c.lookups.JoinWithin = l.BackendTimeout/2, l.BackendTimeout/2

@@ -1,8 +1,10 @@
 package chaingql
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/xsync"
@@ -19,12 +21,8 @@ func (r *resolvers) acquire(ctx context.Context) error {
 	if r.slots == nil {
 		return nil
 	}
-	patience := r.timeout
-	if patience == 0 {
-		patience = DefaultLimits().BackendTimeout
-	}
 	switch {
-	case r.slots.Acquire(ctx, patience/2):
+	case r.slots.Acquire(ctx, patience(r.timeout)):
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -57,36 +55,57 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 	return err
 }
 
+// fewCalls is the number of Backend calls after which a query must give way to others if there is no room for all.
+const fewCalls = 4
+
+// newWaiting returns a Lane for queries that wait for the Backend. A quarter of Limits.Requests is left to queries that
+// need no Backend call, and an eighth can wait for a place.
+func newWaiting(l *Limits) *xsync.Lane {
+	if l.InFlight == 0 || l.Requests == 0 { // no limit
+		return nil
+	}
+	places := max(l.Requests/8*5, min(l.InFlight, l.Requests))
+	return xsync.NewLane(places, places+l.Requests/8, patience(l.BackendTimeout)/2)
+}
+
+// patience returns how long a query waits for a slot, given BackendTimeout. For a place, it waits half of that.
+func patience(timeout time.Duration) time.Duration {
+	return cmp.Or(timeout, DefaultLimits().BackendTimeout) / 2
+}
+
 // wait is called before a query waits for the Backend, for a call of its own or one that it shares. Unless it returns
-// an error, waited must be called afterwards. While too many queries wait already, it returns errBusy, so that queries
-// that need no Backend call are still served. If a query waited before, fewer may wait: otherwise queries with many
-// calls would take the place of those with one.
+// an error, waited must be called afterwards. If many queries wait already, the query waits until one of them has its
+// response. It then returns errBusy if even more wait for that, so that queries that need no Backend call are still
+// served, or if the query has made fewCalls, so that queries with many calls do not keep those with few from being
+// served.
 func (r *resolvers) wait(ctx context.Context, c *call) error {
 	if c.refused != nil {
 		return c.refused
 	}
-	if ok, _ := r.waitingFor(c).Enter(); !ok {
-		r.limit(ctx, errBusy.Limit)
-		c.refused = errBusy
+	var ok bool
+	if c.calls++; c.calls <= fewCalls {
+		ok = r.waiting.Enter(ctx)
+	} else {
+		ok = r.waiting.TryEnter()
 	}
-	return c.refused
+	switch {
+	case ok:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	r.limit(ctx, errBusy.Limit)
+	c.refused = errBusy
+	return errBusy
 }
 
 // busy reports whether the query was refused because too many others use the Backend.
 func (c *call) busy() bool { return errors.Is(c.refused, errBusy) }
 
-func (r *resolvers) waitingFor(c *call) *xsync.Gate {
-	if c.waited {
-		return r.waiting[1]
-	}
-	return r.waiting[0]
-}
-
 // waited is called after the Backend's response, with its error. If the Backend is too slow for the query, the query
 // does not wait for it again: 50 calls would take 50 times BackendTimeout.
 func (r *resolvers) waited(c *call, err *error) {
-	r.waitingFor(c).Leave()
-	c.waited = true
+	r.waiting.Leave()
 	if *err == nil {
 		return
 	}

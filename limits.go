@@ -105,9 +105,10 @@ type Limits struct {
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. A further call waits for at most half of
-	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). It fails at once while three
-	// eighths of Requests (or InFlight, if that is more) wait for the Backend, or an eighth if the query has waited for
-	// the Backend before, so that queries that need no Backend call are still served. Default: 64.
+	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). While five eighths of
+	// Requests (or InFlight, if that is more) wait for the Backend, a query waits for at most a quarter of
+	// BackendTimeout until one of them has its response, but fails at once if it has made four calls, or an eighth of
+	// Requests waits for that. So queries that need no Backend call are still served. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

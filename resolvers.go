@@ -24,7 +24,7 @@ type resolvers struct {
 	timeout   time.Duration // of one Backend call
 	chains    *chains
 	slots     *xsync.Semaphore // of Limits.InFlight; nil means no limit
-	waiting   [2]*xsync.Gate   // queries that wait for the Backend for the first time, and again
+	waiting   *xsync.Lane      // queries that wait for the Backend
 
 	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
@@ -41,7 +41,7 @@ type call struct {
 	page        page                // the first page in the query; most queries have no other
 	balances    map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
 	err         error               // the error of reading the balances together
-	waited      bool                // the query has waited for the Backend before
+	calls       int                 // how often the query has waited for the Backend
 	refused     error               // errBusy or a timeout; the query does not wait for the Backend again
 	unavailable bool                // the Backend returned ErrUnavailable
 	failed      bool                // the response has errors

@@ -66,9 +66,9 @@ func TestQueriesWithoutABackendCallAreServedWhileOthersWaitForTheBackend(t *test
 					Limits: chaingql.Limits{Requests: 64, InFlight: 4}, WindowSize: -1,
 					Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { hits <- limit }}})
 				responses := postAll(h, 64, body)
-				equal(t, "queries that are refused at once", len(responses), 40)
+				equal(t, "queries that are refused at once", len(responses), 16)
 				equal(t, "status of one that is refused", (<-responses).Code, 503)
-				equal(t, "limits hit", len(hits), 40)
+				equal(t, "limits hit", len(hits), 16)
 				equal(t, "limit", <-hits, "InFlight")
 				equal(t, "status of a query that needs no call", post(h, `{"query":"{__typename}"}`).Code, 200)
 				close(release)
@@ -80,27 +80,34 @@ func TestQueriesWithoutABackendCallAreServedWhileOthersWaitForTheBackend(t *test
 	}
 }
 
-func TestQueriesWithManyBackendCallsLeaveRoomForOthers(t *testing.T) {
+func TestQueriesWithManyBackendCallsGiveWayToThoseWithFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, _ := slowBackend(500 * time.Millisecond)
+		b, _ := slowBackend(100 * time.Millisecond)
 		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{Requests: 64, InFlight: 8}})
-		responses := postAll(h, 24, func(i int) string { return balancesQuery(10*i, 3) })
-		equal(t, "status while as many queries wait for their first call as may", post(h, balanceOf(1)).Code, 503)
-		time.Sleep(500 * time.Millisecond)
+		responses := postAll(h, 48, func(i int) string { return balancesQuery(100*i, 30) })
+		equal(t, "responses while there is no room for a further query", len(responses), 0)
+		equal(t, "status of that query", post(h, balanceOf(1)).Code, 503)
+		time.Sleep(3 * time.Second)
+		for n := range 4 {
+			equal(t, fmt.Sprintf("status of a query with %d calls", n+1), post(h, balancesQuery(1, n+1)).Code, 200)
+		}
+		time.Sleep(time.Minute)
 		synctest.Wait()
-		honest := postAll(h, 1, balanceOf)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		equal(t, "queries that may not wait for their second call", len(responses), 16)
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		equal(t, "status of a query with one call", (<-honest).Code, 200)
-		equal(t, "responses", len(responses), 24)
-		for range 24 {
+		equal(t, "responses", len(responses), 48)
+		refused := 0
+		for range 48 {
 			w := <-responses
-			if busy := strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE"); busy != (w.Code == 503) {
+			busy := strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE")
+			if busy {
+				refused++
+			}
+			if busy != (w.Code == 503) {
 				t.Errorf("got status %d with %s", w.Code, w.Body)
 			}
+		}
+		if refused < 8 || refused > 16 {
+			t.Errorf("%d of 48 queries with 30 calls were refused, want those without a place, and one for each other",
+				refused)
 		}
 	})
 }

@@ -38,6 +38,21 @@ func (l *Lane) Enter(ctx context.Context) bool {
 	return false
 }
 
+// TryEnter is like Enter, but does not wait.
+func (l *Lane) TryEnter() bool {
+	if l == nil {
+		return true
+	}
+	if ok, _ := l.callers.Enter(); !ok {
+		return false
+	}
+	if l.slots.TryAcquire() {
+		return true
+	}
+	l.callers.Leave()
+	return false
+}
+
 // Leave frees a slot.
 func (l *Lane) Leave() {
 	if l != nil {

@@ -44,6 +44,18 @@ func (s *Semaphore) Acquire(ctx context.Context, patience time.Duration) bool {
 	return false
 }
 
+// TryAcquire is like Acquire, but does not wait.
+func (s *Semaphore) TryAcquire() bool {
+	n := s.users.Load()
+	for n < s.limit {
+		if s.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+		n = s.users.Load()
+	}
+	return false
+}
+
 // Release frees a slot.
 func (s *Semaphore) Release() {
 	if s.users.Add(-1) >= s.limit {

@@ -17,6 +17,9 @@ func TestSemaphorePassesSlotsInTheOrderOfWaiting(t *testing.T) {
 				t.Fatal("a new semaphore has fewer slots than it should")
 			}
 		}
+		if s.TryAcquire() {
+			t.Error("TryAcquire takes a third slot of two")
+		}
 		var order []int
 		for i := range 5 {
 			go func() {

@@ -12,9 +12,9 @@ import (
 // These limits apply to requests while the backend blocks.
 const (
 	inFlight       = 64              // Limits.InFlight
-	waiting        = 384             // three eighths of Limits.Requests, which may wait for the backend
-	atOnce         = 2 * time.Second // less than half of Limits.BackendTimeout, which a query may wait
-	maxRefusalTime = 4 * time.Second // more than that half, because the machine may be busy
+	waiting        = 768             // three quarters of Limits.Requests, which may wait for the backend
+	atOnce         = time.Second     // less than a quarter of Limits.BackendTimeout, which a query may wait
+	maxRefusalTime = 5 * time.Second // more than three quarters, because the machine may be busy
 	stallOver      = stallTime + 2*time.Second
 )
 
@@ -98,8 +98,7 @@ func (s *target) checkRefused(rejected, n int) (outcome, error) {
 	return outcome{"refused", fmt.Sprintf("%d of %d", rejected, n)}, err
 }
 
-// overloadSockets is like overload, but sends the requests on sockets. Those that may not wait for the backend must be
-// refused at once.
+// overloadSockets is like overload, but sends the requests on sockets. Those that may not wait must be refused at once.
 func (s *target) overloadSockets(sockets, each int, payload string) (outcome, error) {
 	var mu sync.Mutex
 	var rejected, early int
