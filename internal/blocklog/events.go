@@ -141,8 +141,9 @@ func (l *Log[B]) checkIsDue() (due, silent bool) {
 	return true, true
 }
 
-// hangTimeout is the maximum time that Follow may take to yield a block that Page has returned.
-const hangTimeout = time.Second
+// hangTimeout is the maximum time that Follow may take to yield a block that Page has returned. On a chain with rare
+// blocks, Page often returns a block first, because Follow may poll every few seconds.
+const hangTimeout = 5 * time.Second
 
 // probe calls the source for the block after the newest one, and records whether the source answered. If the source has
 // such a block, or had one and pruned it, but Follow does not yield it within hangTimeout, probe restarts Follow.

@@ -103,6 +103,47 @@ func TestBlockDuringSilenceProbePreventsRestart(t *testing.T) {
 	})
 }
 
+// On a test chain, blocks may be rarer than Options.Silence, and Follow may poll slowly.
+func TestSlowFollowIsNotRestartedOnAQuietChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(5)
+		src := c.source()
+		src.Follow = func(ctx context.Context, after string) iter.Seq2[int, error] {
+			return func(yield func(int, error) bool) {
+				for ctx.Err() == nil {
+					blocks, err := c.page(ctx, after, 100)
+					if err != nil {
+						yield(0, err)
+						return
+					}
+					for _, b := range blocks {
+						if !yield(b, nil) {
+							return
+						}
+						after = src.Cursor(b)
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(4700 * time.Millisecond):
+					}
+				}
+			}
+		}
+		l := New(src, Options[int]{Logger: quiet})
+		defer shut(t, l)
+		r := join(t, l, 1)
+		for n := 6; n < 100; n++ {
+			time.Sleep(DefaultSilence - hangTimeout + time.Duration(n)*50*time.Millisecond)
+			c.grow(1)
+			time.Sleep(hangTimeout)
+			expect(t, r, n)
+		}
+		if s := l.Stats(); s.Restarts != 0 {
+			t.Errorf("got %d restarts, want 0", s.Restarts)
+		}
+	})
+}
+
 func TestCloseWaitsForHangingProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
