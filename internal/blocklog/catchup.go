@@ -26,6 +26,7 @@ type page[B any] struct {
 	client  *Client // the client for which the page is counted or waits, or nil
 	state   pageState
 	waiting map[*Reader[B]]struct{} // readers that wait for the page or have not finished it
+	own     int                     // number of those that belong to client
 	attempt int                     // number of reads after which the page had to be read again
 	timer   *time.Timer             // set in pageDelayed
 	queued  *list.Element           // the page's element in log.queue, or nil
@@ -196,6 +197,9 @@ func (l *Log[B]) requestPage(r *Reader[B]) {
 	heads, began, exact := l.headsOf(r)
 	l.combine(p, heads, began, exact)
 	p.waiting[r] = struct{}{}
+	if r.client == p.client {
+		p.own++
+	}
 	r.awaited = p
 }
 
@@ -214,7 +218,7 @@ func (l *Log[B]) cancelWait(r *Reader[B]) {
 	if r.awaited = nil; p == nil {
 		return
 	}
-	if delete(p.waiting, r); len(p.waiting) > 0 || p.state == pageReading || p.state == pageDone {
+	if l.leave(p, r); len(p.waiting) > 0 || p.state == pageReading || p.state == pageDone {
 		return
 	}
 	if p.queued != nil {
@@ -230,7 +234,7 @@ func (l *Log[B]) finish(p *page[B]) {
 		delete(l.pages, p.after)
 		l.future.remove(p)
 	}
-	if len(p.waiting) == 0 || p.err != nil { // the page is not held
+	if p.err != nil { // its readers end
 		l.uncount(p)
 	}
 	p.state = pageDone

@@ -67,6 +67,22 @@ func (l *Log[B]) find(after string, client *Client) *page[B] {
 	return nil
 }
 
+// leave records that a reader does not need a page any more. The page does not count for its client after all readers
+// of this client have left, because readers of other clients may keep it for any time.
+func (l *Log[B]) leave(p *page[B], r *Reader[B]) {
+	if _, waits := p.waiting[r]; !waits {
+		return
+	}
+	if delete(p.waiting, r); len(p.waiting) == 0 && p.held != nil {
+		l.held.Remove(p.held)
+	}
+	if r.client == p.client {
+		if p.own--; p.own == 0 {
+			l.uncount(p)
+		}
+	}
+}
+
 // uncount ends the count of a page for its client, so that the next page of the client is read.
 func (l *Log[B]) uncount(p *page[B]) {
 	client := p.client

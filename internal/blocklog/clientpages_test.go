@@ -142,3 +142,27 @@ func TestClientThatDoesNotReadDoesNotBlockOthersAtItsCursors(t *testing.T) {
 		}
 	})
 }
+
+// Another client joins the first pages of a client while they are being read, and then does not read.
+func TestClientDoesNotWaitForOthersThatShareItsPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(2000)
+		c.pageTakes = 5 * time.Millisecond
+		l := open(t, c, Options[int]{Window: 5})
+		l.Start()
+		synctest.Wait()
+		var reading, deaf Client
+		r := resumeAs(t, l, &reading, cursorOf(0))
+		for page := range maxClientPages {
+			expect(t, r, upTo(max(1, 100*page-99), 100*page, 1)...)
+			expect(t, resumeAs(t, l, &deaf, cursorOf(100*page)))
+			time.Sleep(c.pageTakes)
+			synctest.Wait()
+		}
+		deaf.SetBlocked(true)
+		expectAll(t, r, upTo(100*maxClientPages-99, 2000, 1)...)
+		if r.Close(); l.clients[&reading] != nil {
+			t.Error("the log keeps a client without readers")
+		}
+	})
+}

@@ -144,11 +144,7 @@ func (l *Log[B]) release(r *Reader[B]) {
 	if r.held = nil; p == nil {
 		return
 	}
-	if delete(p.waiting, r); len(p.waiting) == 0 {
-		if p.held != nil {
-			l.held.Remove(p.held)
-		}
-		l.uncount(p)
+	if l.leave(p, r); len(p.waiting) == 0 {
 		l.readQueued()
 	}
 }
