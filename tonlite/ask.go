@@ -264,7 +264,9 @@ func (set *servers) query(
 	defer cancel()
 	since := time.Now()
 	answer, release, err = client.Query(own, q)
-	s.observe(time.Since(since), err == nil)
+	if _, waits := q.(lite.Wait); !waits {
+		s.observe(time.Since(since), err == nil)
+	}
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		s.closeIfSilent(client, since)
 	}

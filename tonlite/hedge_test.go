@@ -129,3 +129,23 @@ func TestSlowServerDoesNotDelayPages(t *testing.T) {
 		}
 	})
 }
+
+// TestServersThatWaitForBlocksAreNotSlow reads balances as of a block that one server announces and withholds. The
+// other server is a millisecond away, and waits for that block.
+func TestServersThatWaitForBlocksAreNotSlow(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		withholds, waits, b := m.startTwo(generate(60))
+		withholds.SetLie(liteservertest.Withheld)
+		withholds.Advance(21)
+		for range 3 {
+			begin := time.Now()
+			_, _ = b.Balance(t.Context(), chaingql.Address{Workchain: -1})
+			if took := time.Since(begin); took < time.Second {
+				t.Errorf("the balance took %v, want that a server waits for the block", took)
+			}
+		}
+		if waits.Asked()["getAccountState"] < 3 || b.Latency(1) > 10*time.Millisecond {
+			t.Errorf("the server that waits usually takes %v, want about a millisecond", b.Latency(1))
+		}
+	})
+}

@@ -46,7 +46,7 @@ type server struct {
 	lastLag     time.Time     // when the server last responded that it lags
 	head        uint32        // seq_no of the newest masterchain block that the server has announced
 	moved       time.Time     // when the server announced it
-	latency     time.Duration // moving average of the time until a response; 0 if there was none
+	latency     time.Duration // moving average of the time until a response, unless it waited for a block; 0 if none
 	unproved    unprovedBlocks
 }
 
