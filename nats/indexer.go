@@ -51,6 +51,7 @@ const (
 	leavesAtOnce    = 8 // maximum number of missing leaves that one Append adds, in addition to its own
 	indexRetryDelay = 30 * time.Second
 	indexDeadline   = ackWait
+	maxIndexDelay   = indexDeadline / 8 // time after which Append adds no more missing leaves to an index
 )
 
 // index stores the nodes that the appended blocks complete. If the index lags, it also
@@ -117,7 +118,11 @@ func (w *Writer) extendBy(
 		}
 		x.known = true
 	}
+	begun := time.Now()
 	for ; leaves > 0 && (x.next+1)*leafSize < w.tail.seq; leaves-- {
+		if leaves <= leavesAtOnce && time.Since(begun) > maxIndexDelay {
+			break // the next Append continues
+		}
 		blocks, end, err := w.leaf(ctx, rangeOf(0, x.next))
 		if err == nil {
 			err = store(x.next, blocks, end)

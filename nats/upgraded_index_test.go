@@ -2,10 +2,14 @@ package natschain_test
 
 import (
 	"encoding/json"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestWriterReplacesIndexOfEarlierVersion removes End from all nodes of an index, as earlier versions stored them. Such
@@ -67,4 +71,58 @@ func storeIndexWithoutEnds(t *testing.T, url string) {
 	case <-js.PublishAsyncComplete():
 	case <-t.Context().Done():
 	}
+}
+
+// A distantDialer dials connections to a server that is far away: data arrives later by the delay.
+type distantDialer struct{ delay time.Duration }
+
+type distantConn struct {
+	net.Conn
+	delay time.Duration
+}
+
+func (d distantDialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return distantConn{conn, d.delay}, err
+}
+
+func (c distantConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	time.Sleep(c.delay)
+	return n, err
+}
+
+// TestIndexIsBuiltOverSlowConnection lets a Writer build a missing index although one Append does not have enough time
+// for the 8 leaves by which it may extend each index.
+func TestIndexIsBuiltOverSlowConnection(t *testing.T) {
+	t.Parallel()
+	s, all := newBroker(t), blocks(2_100)
+	if err := writer(t, open(t, s.ClientURL(), nil)).Append(t.Context(), all[:2_080]...); err != nil {
+		t.Fatal(err)
+	}
+	js := raw(t, s.ClientURL())
+	index, err := js.Stream(t.Context(), "chain_index")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := index.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := &logbook{}
+	opts := log.options()
+	opts.Connect = []nats.Option{nats.SetCustomDialer(distantDialer{10 * time.Millisecond})}
+	w := writer(t, open(t, s.ClientURL(), opts))
+	for n := 2_080; n < 2_096; n++ {
+		if err := w.Append(t.Context(), all[n]); err != nil {
+			t.Fatal(err)
+		}
+		info, err := index.Info(t.Context(), jetstream.WithSubjectFilter("chain.index.>"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(info.State.Subjects) == 17 { // 8 leaves of each index, and the node above those of the block index
+			return
+		}
+	}
+	t.Errorf("the index is not complete after 16 blocks: %s", log.String())
 }
