@@ -93,9 +93,8 @@ func (c distantConn) Read(p []byte) (int, error) {
 }
 
 // TestIndexIsBuiltOverSlowConnection lets a Writer build a missing index although one Append does not have enough time
-// for the 8 leaves by which it may extend each index.
+// for the 8 leaves by which it may extend each index. The test does not run beside others, which would slow it down.
 func TestIndexIsBuiltOverSlowConnection(t *testing.T) {
-	t.Parallel()
 	s, all := newBroker(t), blocks(2_100)
 	if err := writer(t, open(t, s.ClientURL(), nil)).Append(t.Context(), all[:2_080]...); err != nil {
 		t.Fatal(err)
