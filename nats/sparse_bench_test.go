@@ -104,3 +104,44 @@ func BenchmarkSparse(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkBlockBySeqNo looks up blocks by random numbers in chains of several lengths. Each lookup begins with empty
+// caches, as that of a host that was just started.
+func BenchmarkBlockBySeqNo(b *testing.B) {
+	for _, n := range []int{10_000, 100_000, million} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			url, spent := newProcess(b)
+			ctx, all := context.Background(), uneven(n)
+			w := writer(b, open(b, url, nil))
+			for from := 0; from < n; from += 5000 {
+				if err := w.Append(ctx, all[from:from+5000]...); err != nil {
+					b.Fatal(err)
+				}
+			}
+			numbers := map[int32][]uint32{}
+			for _, x := range all {
+				if x.Workchain != 0 || x.Shard == 1<<59 {
+					numbers[x.Workchain] = append(numbers[x.Workchain], x.SeqNo)
+				}
+			}
+			backend := open(b, url, &natschain.Options{Timeout: time.Minute})
+			rng := rand.New(rand.NewPCG(1, 2))
+			for _, row := range []struct {
+				name      string
+				workchain int32
+				shard     uint64
+			}{{"masterchain", -1, 1 << 63}, {"oneOf16Shards", 0, 1 << 59}, {"60Blocks", 5, 1 << 63}} {
+				b.Run(row.name, func(b *testing.B) {
+					before := spent()
+					measure(b, func() error {
+						backend.Forget()
+						seqNo := numbers[row.workchain][rng.IntN(len(numbers[row.workchain]))]
+						_, err := backend.BlockBySeqNo(ctx, row.workchain, row.shard, seqNo)
+						return err
+					})
+					b.ReportMetric((spent()-before)/float64(b.N), "broker-µs/op")
+				})
+			}
+		})
+	}
+}
