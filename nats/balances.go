@@ -89,76 +89,100 @@ func (w *Writer) SetBalance(ctx context.Context, addr chaingql.Address, nano *bi
 }
 
 // SetBalances sets the balances of several accounts, in nano-units. After an error, some
-// of them may be set, and the next call sends those again that were not acknowledged. If
-// several calls set the balance of an account, the last one wins, so only one process at
-// a time should write an account.
+// of them may be set. If several calls set the balance of an account, the last one wins,
+// so only one process at a time should write an account.
 //
-// A new Writer does not send the balances of failed calls of another Writer again, also
-// if the process was started again after it was killed during a call. Such balances may
-// still arrive, even after newer ones. Therefore set the newest balances of the accounts
-// of that call again at once, and once more after some minutes.
+// The balances of a failed call may still arrive later. A new Writer does not know them, so
+// they may replace newer balances that it has set, also if the process was started again
+// after it was killed during a call. Therefore set the newest balances of the accounts of
+// that call again at once, and once more after some minutes.
 func (w *Writer) SetBalances(ctx context.Context, balances map[chaingql.Address]*big.Int) error {
-	messages := make([]*nats.Msg, 0, len(balances))
+	var messages, resolving []*nats.Msg
 	for addr, nano := range balances {
 		if nano == nil || nano.Sign() < 0 {
 			return fmt.Errorf("natschain: balance %v of account %v is not a non-negative integer", nano, addr)
 		}
-		// Because of its ID, the server stores a message only once, even if it is sent again.
-		messages = append(messages, &nats.Msg{Subject: w.b.names.balanceSubject(&addr), Data: []byte(nano.String()),
-			Header: nats.Header{jetstream.MsgIDHeader: {nuid.Next()}}})
+		m := &nats.Msg{Subject: w.b.names.balanceSubject(&addr), Data: []byte(nano.String()), Header: nats.Header{}}
+		if id := w.unacked.id(m.Subject); id != "" {
+			m.Header.Set(jetstream.MsgIDHeader, id)
+			resolving = append(resolving, m)
+		} else {
+			messages = append(messages, withNewID(m))
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.b.opts.WriteTimeout)
 	defer cancel()
 	if err := w.b.checkEpoch(ctx, w.epoch); err != nil {
 		return err
 	}
-	if err := w.resendBalances(ctx); err != nil {
-		return failed("set balances", err)
+	err := w.sendBalances(ctx, resolving, func(m *nats.Msg, ack *jetstream.PubAck) {
+		if ack.Duplicate { // the server has stored the earlier message, and not this one
+			messages = append(messages, withNewID(m))
+		}
+	})
+	if err == nil {
+		err = w.sendBalances(ctx, messages, func(*nats.Msg, *jetstream.PubAck) {})
 	}
-	return failed("set balances", w.sendBalances(ctx, messages))
+	return failed("set balances", err)
 }
 
-// unackedBalances contains the messages of SetBalances calls that failed before the server acknowledged them. Such a
-// message may still be on its way. If it arrived after a newer balance of the account, it would replace that balance.
-// Therefore it is sent again, with its ID, before newer balances, so that the server ignores the late copy.
-type unackedBalances struct {
-	sem      semaphore // held by the call that sends the messages again
-	mu       sync.Mutex
-	messages []*nats.Msg
+// withNewID sets the ID of m. Because of it, the server stores m only once, even if m is sent again.
+func withNewID(m *nats.Msg) *nats.Msg {
+	m.Header.Set(jetstream.MsgIDHeader, nuid.Next())
+	return m
 }
 
-func (w *Writer) resendBalances(ctx context.Context) error {
-	if err := w.balances.sem.acquire(ctx); err != nil {
-		return err
-	}
-	defer w.balances.sem.release()
-	w.balances.mu.Lock()
-	messages := w.balances.messages
-	w.balances.messages = nil
-	w.balances.mu.Unlock()
-	err := w.sendBalances(ctx, messages)
-	if err != nil && ctx.Err() == nil {
-		return nil // the server rejects them
-	}
-	return err
+// unackedIDs contains, by subject, the IDs of balances that were sent, but not acknowledged before SetBalances failed.
+// Such a message may still be on its way. If it arrived after the account's next balance, it would replace that
+// balance. Therefore the next message has the same ID, and the server stores only one of them. The server's response
+// shows which one that was.
+type unackedIDs struct {
+	mu  sync.Mutex
+	ids map[string]string
 }
 
-// sendBalances sends messages until the server has acknowledged all of them. If ctx is done before that, it keeps the
-// others in w.balances.
-func (w *Writer) sendBalances(ctx context.Context, messages []*nats.Msg) error {
+func (x *unackedIDs) id(subject string) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ids[subject]
+}
+
+func (x *unackedIDs) add(messages []*nats.Msg) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ids == nil {
+		x.ids = make(map[string]string)
+	}
+	for _, m := range messages {
+		x.ids[m.Subject] = m.Header.Get(jetstream.MsgIDHeader)
+	}
+}
+
+func (x *unackedIDs) remove(m *nats.Msg) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ids[m.Subject] == m.Header.Get(jetstream.MsgIDHeader) {
+		delete(x.ids, m.Subject)
+	}
+}
+
+// sendBalances sends messages until the server has acknowledged all of them, and calls acked for each. If it fails, it
+// adds those to w.unacked that may be on their way.
+func (w *Writer) sendBalances(
+	ctx context.Context, messages []*nats.Msg, acked func(*nats.Msg, *jetstream.PubAck),
+) error {
 	for len(messages) > 0 {
-		n, err := w.send(ctx, messages, func(int, *jetstream.PubAck) error { return nil })
+		n, err := w.send(ctx, messages, func(i int, ack *jetstream.PubAck) error {
+			w.unacked.remove(messages[i])
+			acked(messages[i], ack)
+			return nil
+		})
 		messages = messages[n:]
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			w.balances.mu.Lock()
-			defer w.balances.mu.Unlock()
-			w.balances.messages = append(w.balances.messages, messages...)
+		if err != nil && (!w.b.retryable(err) || ctx.Err() != nil) {
+			w.unacked.add(messages[:min(len(messages), maxPending)])
 			return err
-		case !w.b.retryable(err):
-			return err
-		default:
+		}
+		if err != nil {
 			pause(ctx, pauseBetween)
 		}
 	}

@@ -53,10 +53,14 @@ func TestLateBalanceReplacesNoNewerOne(t *testing.T) {
 	set := func(ctx context.Context, account chaingql.Address, nano int64) error {
 		return w.SetBalance(ctx, account, big.NewInt(nano))
 	}
-	for name, then := range map[string]func() error{
-		"repeated":        func() error { return set(ctx, account, 100) },
-		"another account": func() error { return set(ctx, other, 1) },
-		"newer balance":   func() error { return nil },
+	for name, then := range map[string]func(late []byte) error{
+		"repeated":        func([]byte) error { return set(ctx, account, 100) },
+		"another account": func([]byte) error { return set(ctx, other, 1) },
+		"newer balance":   func([]byte) error { return nil },
+		"arrived before the newer balance": func(late []byte) error {
+			deliverLate(t, s, late)
+			return nil
+		},
 	} {
 		if err := set(ctx, account, 1); err != nil {
 			t.Fatal(err)
@@ -68,16 +72,49 @@ func TestLateBalanceReplacesNoNewerOne(t *testing.T) {
 		}
 		cancel()
 		d.delaying.Store(false)
-		if err := then(); err != nil {
+		late := <-d.late
+		if err := then(late); err != nil {
 			t.Fatal(err)
 		}
 		if err := set(ctx, account, 200); err != nil {
 			t.Fatal(err)
 		}
-		deliverLate(t, s, <-d.late)
+		deliverLate(t, s, late)
 		if nano, err := b.Balance(ctx, account); err != nil || nano.Int64() != 200 {
 			t.Errorf("%s: after the late message: got balance %v and error %v, want 200", name, nano, err)
 		}
+	}
+}
+
+// TestFailedBalanceReplacesNoneOfAnotherWriter lets one indexer fail to set a balance, and another one set newer
+// balances of the account. The first indexer then sets another account, which must not change this one.
+func TestFailedBalanceReplacesNoneOfAnotherWriter(t *testing.T) {
+	t.Parallel()
+	s, ctx := newBroker(t), context.Background()
+	d, opts := &delayingDialer{late: make(chan []byte, 100)}, (&logbook{}).options()
+	opts.Connect = []nats.Option{nats.SetCustomDialer(d)}
+	first, host := writer(t, open(t, s.ClientURL(), opts)), open(t, s.ClientURL(), (&logbook{}).options())
+	second, account, other := writer(t, host), chaingql.Address{ID: [32]byte{7}}, chaingql.Address{ID: [32]byte{8}}
+	if err := first.SetBalance(ctx, account, big.NewInt(1)); err != nil {
+		t.Fatal(err)
+	}
+	d.delaying.Store(true)
+	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if err := first.SetBalance(short, account, big.NewInt(100)); err == nil {
+		t.Fatal("a balance that did not arrive was set without an error")
+	}
+	d.delaying.Store(false)
+	for _, nano := range []int64{100, 200} {
+		if err := second.SetBalance(ctx, account, big.NewInt(nano)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.SetBalance(ctx, other, big.NewInt(1)); err != nil {
+		t.Fatal(err)
+	}
+	if nano, err := host.Balance(ctx, account); err != nil || nano.Int64() != 200 {
+		t.Errorf("got balance %v and error %v, want 200, which the second indexer set last", nano, err)
 	}
 }
 

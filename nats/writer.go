@@ -42,7 +42,7 @@ type Writer struct {
 	newestSeen chaingql.Cursor   // cursor of the newest block that this Writer has seen in the stream
 	ownRun     []chaingql.Cursor // newest blocks that this Writer stored, and the block before them
 
-	balances unackedBalances
+	unacked unackedIDs
 
 	indexing bool // whether the index exists and this Writer may write to it
 	indexer  indexer
@@ -88,7 +88,7 @@ func (b *Backend) Writer(ctx context.Context) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{b: b, epoch: b.epoch.Load(), js: js, sem: make(chan struct{}, 1), catchUp: b.opts.Timeout,
-		balances: unackedBalances{sem: make(semaphore, 1)}, batches: info.Config.AllowAtomicPublish}
+		batches: info.Config.AllowAtomicPublish}
 	w.indexing = b.openIndex(ctx)
 	if !w.batches {
 		b.opts.Logger.WarnContext(ctx, "the stream does not allow atomic batches: blocks are appended one by one",
