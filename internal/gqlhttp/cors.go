@@ -72,16 +72,10 @@ func SetOptions(h, request http.Header) {
 	}
 }
 
-// maxRequestHeaders is the maximum size of Access-Control-Request-Headers in bytes, because the response repeats them.
-const maxRequestHeaders = 4 << 10
-
 // allowedHeaders returns those headers in Access-Control-Request-Headers that a page may send. If the list exceeds
-// maxRequestHeaders, it returns "".
+// maxList, it returns "".
 func allowedHeaders(request http.Header) string {
-	list := strings.Join(request.Values("Access-Control-Request-Headers"), ",")
-	if len(list) > maxRequestHeaders {
-		return ""
-	}
+	list := strings.Join(bounded(request.Values("Access-Control-Request-Headers")), ",")
 	var allowed []string
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.ToLower(strings.TrimSpace(name))

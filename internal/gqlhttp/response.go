@@ -97,12 +97,12 @@ func Send(w http.ResponseWriter, r *http.Request, status int, d *xsync.WriteDead
 
 // Matches reports whether an If-None-Match header contains the entity tag, by weak comparison (RFC 9110, section
 // 13.1.2). An empty tag matches nothing. Nor does "*", because before a query runs, nobody knows whether it has a
-// response that may be kept.
+// response that may be kept. If the header exceeds maxList, nothing matches.
 func Matches(header http.Header, tag string) bool {
 	if tag == "" {
 		return false
 	}
-	for _, line := range header["If-None-Match"] {
+	for _, line := range bounded(header["If-None-Match"]) {
 		for known := range strings.SplitSeq(line, ",") {
 			if strings.TrimPrefix(strings.TrimSpace(known), "W/") == tag {
 				return true
