@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -196,10 +198,20 @@ func TestHTTPResponsesHaveTheExpectedStatusAndBody(t *testing.T) {
 	}
 }
 
-func TestHeadResponseHasContentLength(t *testing.T) {
+// RFC 9110, 9.3.2: without running the query, the Handler would not know the headers.
+func TestHeadResponseHasTheHeadersOfGetAndNoContent(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{})
-	w := do(h, "HEAD", "/demo/graphql?query=%7Binfo%7Bversion%7D%7D", "")
-	equal(t, "length", w.Header().Get("Content-Length"), "37")
+	for name, query := range map[string]string{
+		"data": "{info{version}}", "unchanging data": "{__typename}", "a refused document": "{nope}", "no document": "",
+		"a field error": `{blockchain{block(hash:"1"){id}}}`,
+	} {
+		target := "/demo/graphql?query=" + url.QueryEscape(query)
+		get, head := do(h, "GET", target, ""), do(h, "HEAD", target, "")
+		equal(t, name+": status", head.Code, get.Code)
+		equal(t, name+": headers", fmt.Sprint(head.Header()), fmt.Sprint(get.Header()))
+		equal(t, name+": length", get.Header().Get("Content-Length"), strconv.Itoa(get.Body.Len()))
+		equal(t, name+": content", head.Body.String(), "")
+	}
 }
 
 func TestChunkedBodyIsLimited(t *testing.T) {
