@@ -232,8 +232,8 @@ func (l *Log[B]) cancelWait(r *Reader[B]) {
 func (l *Log[B]) finish(p *page[B]) {
 	if p.state != pageWaiting {
 		delete(l.pages, p.after)
-		l.future.remove(p)
 	}
+	l.future.remove(p)
 	if p.err != nil { // its readers end
 		l.uncount(p)
 	}

@@ -34,6 +34,7 @@ type clientPages[B any] struct {
 
 // add makes a new page wait for its client's other pages, if these are maxClientPages. Otherwise it queues the page.
 func (l *Log[B]) add(p *page[B]) {
+	l.addFuture(p)
 	if p.client != nil {
 		c := l.clients[p.client]
 		if c == nil {
@@ -48,7 +49,6 @@ func (l *Log[B]) add(p *page[B]) {
 		c.counted++
 	}
 	l.pages[p.after] = p
-	l.addFuture(p)
 	l.enqueue(p)
 }
 
@@ -115,5 +115,6 @@ func (l *Log[B]) join(p, unread *page[B]) {
 	for r := range unread.waiting {
 		p.waiting[r], r.awaited = struct{}{}, p
 	}
+	l.future.remove(unread)
 	unread.state, unread.client = pageDone, nil
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // modelConnection is the connection of all clients of the models, so that they wait for the pages of each other.
@@ -164,5 +166,36 @@ func TestClientDoesNotWaitForOthersThatShareItsPages(t *testing.T) {
 		if r.Close(); l.clients[&reading] != nil {
 			t.Error("the log keeps a client without readers")
 		}
+	})
+}
+
+// A reader resumes from the newest block before the log has a position, while its client waits for other pages.
+func TestReaderWhoseClientWaitsForPagesIsWokenWhenItCanBecomeLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(10)
+		c.fail(errDown)
+		l := open(t, c, Options[int]{MinBackoff: time.Hour})
+		l.Start()
+		time.Sleep(time.Minute)
+		var client Client
+		for i := range maxClientPages {
+			expect(t, resumeAs(t, l, &client, cursorOf(i)))
+		}
+		woken, at := 0, cursorOf(10)
+		r, err := l.Join(Interest[int]{Key: key(1), Client: &client, After: &at, Eval: every(1),
+			Wake: xsync.WakeFunc(func() { woken++ })})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectAll(t, r)
+		c.fail(nil)
+		time.Sleep(time.Hour)
+		if synctest.Wait(); woken != 1 {
+			t.Errorf("the reader was woken %d times, want once", woken)
+		}
+		expect(t, r)
+		c.grow(1)
+		synctest.Wait()
+		expect(t, r, 11)
 	})
 }

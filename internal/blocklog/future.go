@@ -2,6 +2,8 @@ package blocklog
 
 import (
 	"container/heap"
+	"maps"
+	"slices"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -29,7 +31,11 @@ func (l *Log[B]) wakeReached(wakes []xsync.Waker) []xsync.Waker {
 // a block, because then the cursor of any page may be in the window.
 func (l *Log[B]) wakeAllReached(wakes []xsync.Waker) []xsync.Waker {
 	l.future.pages = nil
-	for _, p := range l.pages {
+	all := slices.Collect(maps.Values(l.pages))
+	for _, c := range l.clients {
+		all = append(all, c.waiting...)
+	}
+	for _, p := range all {
 		p.inFuture = 0
 		l.addFuture(p)
 		wakes = l.wakeOrRead(p, wakes)

@@ -56,7 +56,7 @@ func (h *pageHeap[B]) index(p *page[B]) *int {
 func (h *pageHeap[B]) Len() int { return len(h.pages) }
 
 func (h *pageHeap[B]) Less(i, j int) bool {
-	return h.pages[i].after < h.pages[j].after == h.lowest // no two pages have the same cursor
+	return h.pages[i].after < h.pages[j].after == h.lowest
 }
 
 func (h *pageHeap[B]) Swap(i, j int) {
