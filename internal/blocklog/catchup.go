@@ -22,16 +22,17 @@ const (
 // A page contains the stored blocks after a cursor. It is read once for all readers at that cursor, which first wait
 // for it and then read it. The log's lock guards a page, but the contents of stored do not change after the read.
 type page[B any] struct {
-	after   string  // the cursor after which the page begins
-	client  *Client // the client for which the page is counted or waits, or nil
-	state   pageState
-	waiting map[*Reader[B]]struct{} // readers that wait for the page or have not finished it
-	own     int                     // number of those that belong to client
-	attempt int                     // number of reads after which the page had to be read again
-	timer   *time.Timer             // set in pageDelayed
-	queued  *list.Element           // the page's element in log.queue, or nil
-	held    *list.Element           // the page's element in log.held, or nil
-	arrived time.Time               // when the source returned the page
+	after     string  // the cursor after which the page begins
+	client    *Client // the client for which the page is counted or waits, or nil
+	state     pageState
+	waiting   map[*Reader[B]]struct{} // readers that wait for the page or have not finished it
+	own       int                     // number of those that belong to client
+	searching bool                    // the last search of the reader that requested the page found no match
+	attempt   int                     // number of reads after which the page had to be read again
+	timer     *time.Timer             // set in pageDelayed
+	queued    *list.Element           // the page's element in log.queue, or nil
+	held      *list.Element           // the page's element in log.held, or nil
+	arrived   time.Time               // when the source returned the page
 
 	inRecent, inFuture int // the page's indexes in log.queue.recent and log.future, plus 1; 0 if not queued there
 
@@ -190,7 +191,8 @@ func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.release(r)
 	p := l.find(r.at.cursor, r.client)
 	if p == nil {
-		p = &page[B]{after: r.at.cursor, client: r.client, waiting: make(map[*Reader[B]]struct{})}
+		p = &page[B]{after: r.at.cursor, client: r.client, searching: r.foundNothing}
+		p.waiting = make(map[*Reader[B]]struct{})
 		l.add(p)
 	}
 	l.readParked(p)

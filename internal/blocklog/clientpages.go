@@ -23,16 +23,33 @@ func (p *page[B]) blocked() bool {
 
 // maxClientPages is the maximum number of pages that are read or kept for the Readers of one client. Without a limit,
 // a client with many Readers that stops reading would fill the queue of pages, and then log.held with pages that it
-// never takes.
-const maxClientPages = 4
+// never takes. At most maxSearchPages of these are for readers whose last search found no match: these wait long for
+// their turns to search, and the client's other readers do not wait for them.
+const (
+	maxClientPages = 4
+	maxSearchPages = maxClientPages - 1
+)
 
 // clientPages are the pages of one client. The log's lock guards them.
 type clientPages[B any] struct {
-	counted int        // pages that are queued, being read or held, or whose readers have not called Next since a drop
-	waiting []*page[B] // pages in pageWaiting, in the order in which they were requested
+	counted   int        // pages that are queued, being read or held, or dropped before their readers called Next again
+	searching int        // number of those for readers that search
+	waiting   []*page[B] // pages in pageWaiting, in the order in which they were requested
 }
 
-// add makes a new page wait for its client's other pages, if these are maxClientPages. Otherwise it queues the page.
+// accepts reports whether one more page of the client may be queued.
+func (c *clientPages[B]) accepts(p *page[B]) bool {
+	return c.counted < maxClientPages && (!p.searching || c.searching < maxSearchPages)
+}
+
+// count adds a page to, or with n = -1 removes it from, the counted ones.
+func (c *clientPages[B]) count(p *page[B], n int) {
+	if c.counted += n; p.searching {
+		c.searching += n
+	}
+}
+
+// add queues a new page, or makes it wait for its client's other pages if the client has too many.
 func (l *Log[B]) add(p *page[B]) {
 	l.addFuture(p)
 	if p.client != nil {
@@ -41,12 +58,12 @@ func (l *Log[B]) add(p *page[B]) {
 			c = new(clientPages[B])
 			l.clients[p.client] = c
 		}
-		if c.counted == maxClientPages {
+		if !c.accepts(p) {
 			p.state = pageWaiting
 			c.waiting = append(c.waiting, p)
 			return
 		}
-		c.counted++
+		c.count(p, 1)
 	}
 	l.pages[p.after] = p
 	l.enqueue(p)
@@ -94,9 +111,14 @@ func (l *Log[B]) uncount(p *page[B]) {
 		c.waiting = slices.DeleteFunc(c.waiting, func(w *page[B]) bool { return w == p })
 		return
 	}
-	for c.counted--; c.counted < maxClientPages && len(c.waiting) > 0; {
-		next := c.waiting[0]
-		c.waiting = slices.Delete(c.waiting, 0, 1)
+	c.count(p, -1)
+	for {
+		i := slices.IndexFunc(c.waiting, c.accepts)
+		if i < 0 {
+			break
+		}
+		next := c.waiting[i]
+		c.waiting = slices.Delete(c.waiting, i, i+1)
 		if same := l.pages[next.after]; same != nil { // another client has requested it meanwhile
 			l.join(same, next)
 		} else {

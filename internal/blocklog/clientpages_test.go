@@ -199,3 +199,26 @@ func TestReaderWhoseClientWaitsForPagesIsWokenWhenItCanBecomeLive(t *testing.T) 
 		expect(t, r, 11)
 	})
 }
+
+// The pages of readers that search are kept until it is their turn.
+func TestReaderDoesNotWaitForOthersOfItsClientThatSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, newChain(2000), Options[int]{Window: 5})
+		l.Start()
+		synctest.Wait()
+		var client Client
+		for i := range 10 {
+			after := cursorOf(i)
+			r, err := l.Join(Interest[int]{Key: key(5000), Client: &client, After: &after, Eval: every(5000)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, r)
+			synctest.Wait()
+			expect(t, r) // searches its first page and requests the next one
+		}
+		synctest.Wait()
+		r := resumeAs(t, l, &client, cursorOf(500))
+		expectAll(t, r, upTo(501, 2000, 1)...)
+	})
+}
