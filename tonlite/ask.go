@@ -201,7 +201,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 	}
 	if missing != nil {
 		for _, s := range failing {
-			hope = s.mayHave(q) || hope
+			hope = s.mayHave(q, set.head.Load()) || hope
 		}
 		if !hope || h.haste != nil {
 			return missing

@@ -53,8 +53,9 @@ type server struct {
 // An unprovedBlocks stands for the masterchain blocks that a server has failed to prove, while others do not have
 // them.
 type unprovedBlocks struct {
-	newest      uint32    // seq_no of the newest of them
-	since, last time.Time // first and last failure, with at most a minute between two failures
+	newest  uint32        // seq_no of the newest of them
+	last    time.Time     // last failure
+	failing time.Duration // sum of the times between failures, of which each counts as at most 15 seconds
 }
 
 // A dialAttempt is an attempt to connect that concurrent callers share. When done is closed,
@@ -265,39 +266,47 @@ func (s *server) succeeded(q lite.Message) {
 		return
 	}
 	s.backoff, s.retryAt, s.cause, s.lastSuccess = 0, time.Time{}, nil, time.Now()
-	if seqNo, proven := masterLookup(q); proven && seqNo <= s.unproved.newest {
+	if seqNo, proven := masterLookup(q); proven && seqNo == s.unproved.newest { // not an older one: it may have a few
 		s.unproved = unprovedBlocks{}
 	}
 }
 
 // mayHave is called if the server failed to answer q, and others do not have the requested block. It reports whether
-// the server may have that block: it sent a valid response in the last minute, and has not failed for a minute to
-// prove this or an older block. Otherwise a server could hide the end of the history forever.
-func (s *server) mayHave(q lite.Message) bool {
+// the server may have that block: it sent a valid response in the last minute, and has not failed for a minute in total
+// to prove blocks that are as old. Otherwise a server could hide the end of the history forever. head is the seq_no of
+// the newest block.
+func (s *server) mayHave(q lite.Message, head uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if seqNo, _ := masterLookup(q); seqNo > 0 {
-		u := &s.unproved
-		if time.Since(u.last) > time.Minute {
-			*u = unprovedBlocks{since: time.Now()}
+	if seqNo, _ := masterLookup(q); seqNo > 0 && seqNo < head && head-seqNo > maxLag {
+		u, passed := &s.unproved, time.Since(s.unproved.last)
+		if passed > 10*time.Minute {
+			*u, passed = unprovedBlocks{}, 0
 		}
 		u.newest, u.last = max(u.newest, seqNo), time.Now()
-		if time.Since(u.since) >= time.Minute {
+		if u.failing += min(passed, 15*time.Second); u.failing >= time.Minute {
 			return false
 		}
 	}
 	return time.Since(s.lastSuccess) < time.Minute
 }
 
-// masterLookup returns the seq_no of the masterchain block that q looks up, or 0. proven reports whether a valid
-// response includes a proof.
+// masterLookup returns the seq_no of the masterchain block that q looks up or reads, or 0. proven reports whether a
+// valid response shows that the server has the block.
 func masterLookup(q lite.Message) (seqNo uint32, proven bool) {
 	wait, proven := q.(lite.Wait)
 	if proven { // see Backend.readable
 		q = wait.Then
 	}
-	if look, ok := q.(lite.LookupBlock); ok && look.Workchain == masterchain {
-		return look.SeqNo, proven
+	switch q := q.(type) {
+	case lite.LookupBlock:
+		if q.Workchain == masterchain {
+			return q.SeqNo, proven
+		}
+	case lite.GetBlock:
+		if q.ID.Workchain == masterchain {
+			return q.ID.SeqNo, true
+		}
 	}
 	return 0, false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -167,6 +168,44 @@ func TestServerThatHangsAfterItNamedBlocksHidesTheEndOfTheHistoryForAMinute(t *t
 					cancel()
 					if !errors.Is(err, chaingql.ErrCursorTooOld) && after > 70*time.Second {
 						t.Errorf("after %v: an old page returned error %v, want ErrCursorTooOld", after, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestServerThatHangsNowAndThenHidesTheEndOfTheHistoryForMinutes uses a server that has two old blocks, which it proves,
+// or that hangs for less than a minute and then denies that it has old blocks for longer than that.
+func TestServerThatHangsNowAndThenHidesTheEndOfTheHistoryForMinutes(t *testing.T) {
+	for name, keepsTwo := range map[string]bool{"proves two blocks": true, "hangs in turn": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(320)
+				hanging, one, two := m.start(chain), m.start(chain), m.start(chain)
+				one.Forget(220)
+				two.Forget(220)
+				if hanging.Lose(3, 219); !keepsTwo {
+					hanging.Forget(220)
+				}
+				b := m.open(hanging.Config(one, two), &tonlite.Options{Logger: slog.New(slog.DiscardHandler)})
+				b.Prefer(1)
+				following(t, b, cursor(319))
+				for begin := time.Now(); time.Since(begin) < 7*time.Minute; time.Sleep(10 * time.Second) {
+					after := time.Since(begin)
+					if hanging.DelayMissing(6 * time.Second); !keepsTwo && after%(2*time.Minute) > 55*time.Second {
+						hanging.DelayMissing(0)
+					}
+					for _, q := range []chaingql.BlocksQuery{
+						{First: 10}, {First: 10, After: cursor(100)}, {Last: 50, Before: cursor(223)},
+					} {
+						ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+						_, err := b.Blocks(ctx, q)
+						cancel()
+						time.Sleep(time.Second) // a server that just failed may have the block that another query needs
+						if after > 4*time.Minute && errors.Is(err, chaingql.ErrUnavailable) {
+							t.Errorf("after %v: %+v returned error %v", after, q, err)
+						}
 					}
 				}
 			})
