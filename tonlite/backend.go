@@ -18,8 +18,9 @@ type Backend struct {
 	servers *servers
 	prover  *prover
 	opts    Options // with defaults
-	masters *cache[*master]
-	steps   *cache[[]chaingql.Block]
+	masters *cache[uint32, *master]
+	steps   *cache[uint32, []chaingql.Block]
+	headers *cache[lite.BlockID, header] // of shard blocks, for steps that take longer to read than one call may take
 
 	pages, searches, newestPages semaphore
 
@@ -72,7 +73,8 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 	}
 	b := &Backend{
 		servers: newServers(n, o), opts: o, moved: make(chan struct{}),
-		masters: newCache[*master](4 * o.Cache), steps: newCache[[]chaingql.Block](o.Cache),
+		masters: newCache[uint32, *master](4 * o.Cache), steps: newCache[uint32, []chaingql.Block](o.Cache),
+		headers:     newCache[lite.BlockID, header](o.Cache),
 		pages:       newSemaphore(maxPages, waitingPages, errPages),
 		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),
 		newestPages: newSemaphore(1, waitingNewest, errPages),

@@ -5,51 +5,51 @@ import (
 	"sync"
 )
 
-// A cache keeps the most recently used values. Its keys are the seq_nos of masterchain blocks.
-type cache[V any] struct {
+// A cache keeps the most recently used values.
+type cache[K comparable, V any] struct {
 	size int
 
 	mu     sync.Mutex
-	places map[uint32]*list.Element
-	recent *list.List // of entry[V]; the most recently used entry is in front
+	places map[K]*list.Element
+	recent *list.List // of entry[K, V]; the most recently used entry is in front
 }
 
-type entry[V any] struct {
-	seqNo uint32
+type entry[K comparable, V any] struct {
+	key   K
 	value V
 }
 
-func newCache[V any](size int) *cache[V] {
-	return &cache[V]{size: size, places: make(map[uint32]*list.Element), recent: list.New()}
+func newCache[K comparable, V any](size int) *cache[K, V] {
+	return &cache[K, V]{size: size, places: make(map[K]*list.Element), recent: list.New()}
 }
 
-func (c *cache[V]) get(seqNo uint32) (v V, ok bool) {
+func (c *cache[K, V]) get(key K) (v V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.places[seqNo]
+	e, ok := c.places[key]
 	if !ok {
 		return v, false
 	}
 	c.recent.MoveToFront(e)
-	return e.Value.(entry[V]).value, true
+	return e.Value.(entry[K, V]).value, true
 }
 
-func (c *cache[V]) put(seqNo uint32, v V) {
+func (c *cache[K, V]) put(key K, v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.places[seqNo]; ok {
-		e.Value = entry[V]{seqNo, v}
+	if e, ok := c.places[key]; ok {
+		e.Value = entry[K, V]{key, v}
 		c.recent.MoveToFront(e)
 		return
 	}
-	c.places[seqNo] = c.recent.PushFront(entry[V]{seqNo, v})
+	c.places[key] = c.recent.PushFront(entry[K, V]{key, v})
 	if c.recent.Len() > c.size {
 		oldest := c.recent.Back()
-		delete(c.places, c.recent.Remove(oldest).(entry[V]).seqNo)
+		delete(c.places, c.recent.Remove(oldest).(entry[K, V]).key)
 	}
 }
 
-func (c *cache[V]) clear() {
+func (c *cache[K, V]) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.places)

@@ -5,7 +5,7 @@ import "testing"
 // TestDefaultCacheHoldsWholeSearch reads as many masterchain blocks as the search for one page
 // may read. The second time, all of them must be in the cache.
 func TestDefaultCacheHoldsWholeSearch(t *testing.T) {
-	c := newCache[bool](DefaultCache)
+	c := newCache[uint32, bool](DefaultCache)
 	for round := range 2 {
 		read := 0
 		for seqNo := range uint32(maxScanned + concurrency) {

@@ -176,10 +176,11 @@ func (b *Backend) acceptUnproven(ctx context.Context, id, known lite.BlockID) er
 // right one by its id.
 func (b *Backend) chain(ctx context.Context, from, to uint32) ([]*master, error) {
 	blocks, err := b.readLinked(ctx, from, to, nil)
-	if err == nil {
-		b.cacheMasters(blocks)
+	b.cacheMasters(blocks) // even if others failed, so that the next call needs to read only those
+	if err != nil {
+		return nil, err
 	}
-	return blocks, err
+	return blocks, nil
 }
 
 func (b *Backend) cacheMasters(blocks []*master) {
@@ -189,7 +190,8 @@ func (b *Backend) cacheMasters(blocks []*master) {
 }
 
 // readLinked is like chain, but does not cache the blocks. If last is not nil, it is the id of
-// the last block. A server that named another block than the proven one for a seq_no lied.
+// the last block. A server that named another block than the proven one for a seq_no lied. If a block cannot be read,
+// readLinked returns those after it that the last one leads to, and an error.
 func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.BlockID) ([]*master, error) {
 	blocks, namers := make([]*master, to-from+1), make([]*server, to-from+1)
 	err := parallel(ctx, len(blocks), func(ctx context.Context, i int) (err error) {
@@ -201,7 +203,11 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 		return err
 	})
 	if err != nil {
-		return nil, err
+		n := len(blocks)
+		for n > 0 && blocks[n-1] != nil && (n == len(blocks) || blocks[n-1].id == blocks[n].prev) {
+			n--
+		}
+		return blocks[n:], err
 	}
 	for i := len(blocks) - 2; i >= 0; i-- {
 		if blocks[i].id == blocks[i+1].prev {
@@ -214,7 +220,7 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 			b.servers.convict(namers[i], fmt.Errorf("%w %v", errForged, blocks[i].id))
 		}
 		if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {
-			return nil, err
+			return blocks[i+1:], err
 		}
 	}
 	return blocks, nil

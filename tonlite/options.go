@@ -26,8 +26,8 @@ type Options struct {
 
 	// Cache is the maximum number of masterchain blocks that are cached together with the shard
 	// blocks that they commit to. Each needs about 1 kB. The Backend also caches up to four times
-	// as many masterchain blocks without their shard blocks. If Cache is zero or negative,
-	// DefaultCache is used.
+	// as many masterchain blocks without their shard blocks, and Cache headers of shard blocks.
+	// If Cache is zero or negative, DefaultCache is used.
 	Cache int
 
 	// Unproven accepts masterchain blocks without checking signatures. A new head, which is the

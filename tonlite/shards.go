@@ -53,9 +53,13 @@ func (b *Backend) step(ctx context.Context, m, before *master) ([]chaingql.Block
 			if n > maxStep || isOlder(known, id) {
 				return errShards
 			}
-			h, err := b.header(ctx, id, m.id.SeqNo)
-			if err != nil {
-				return err
+			h, ok := b.headers.get(id)
+			if !ok {
+				var err error
+				if h, err = b.header(ctx, id, m.id.SeqNo); err != nil {
+					return err
+				}
+				b.headers.put(id, h)
 			}
 			mu.Lock()
 			blocks = append(blocks, shardBlock(id, h, m.id.SeqNo))
