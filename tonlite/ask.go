@@ -36,6 +36,7 @@ var (
 type servers struct {
 	all       []*server
 	preferred atomic.Uint32 // index of the preferred server
+	overtaker atomic.Uint32 // index of the server that last overtook the one on which a Follow waits
 	head      atomic.Uint32 // seq_no of the Backend's head
 	opts      Options
 	ctx       context.Context // canceled by close

@@ -155,6 +155,7 @@ func (b *Backend) checkOthers(ctx context.Context, l *followConn) {
 		checks.Go(func() {
 			if b.overtakes(ctx, place) {
 				b.servers.preferred.Store(uint32(place))
+				b.servers.overtaken(int(l.place.Load()), place)
 			}
 		})
 	}
@@ -200,10 +201,9 @@ func (b *Backend) firstMaster(ctx context.Context, after chaingql.Cursor) (uint3
 	return r.from, err
 }
 
-// await waits until the head has at least the given seq_no. It asks the preferred server. If that
-// server fails or does not wait for the block, await switches to another one, which becomes the
-// preferred server when it announces a block. If proofs take so long that the server already has the
-// block, await moves the head to the newest one.
+// await waits until the head has at least the given seq_no. It asks firstAnnouncer. If that server fails or does not
+// wait for the block, await switches to another one, which becomes the preferred server when it announces a block. If
+// proofs take so long that the server already has the block, await moves the head to the newest one.
 func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error {
 	for {
 		head, moved := b.watchHead()
@@ -213,8 +213,8 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 		case head.SeqNo+1 < seqNo:
 			return errDropped
 		}
-		if preferred := int(b.servers.preferred.Load()); preferred != int(l.place.Load()) && !l.switched {
-			_ = l.use(ctx, preferred) // if it fails, l keeps its server
+		if first := b.servers.firstAnnouncer(); first != int(l.place.Load()) && !l.switched {
+			_ = l.use(ctx, first) // if it fails, l keeps its server
 		}
 		begin := time.Now()
 		id, err := l.wait(ctx, seqNo, moved)

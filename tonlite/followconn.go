@@ -145,3 +145,29 @@ func (l *followConn) wait(ctx context.Context, seqNo uint32, moved <-chan struct
 	}
 	return id, fmt.Errorf("tonlite: lite server %s: %w", l.server.addr, err)
 }
+
+// overtaken records that the server with the index late, on which a Follow waits, reports new blocks later than the one
+// with the index by. late may be -1.
+func (set *servers) overtaken(late, by int) {
+	set.overtaker.Store(uint32(by))
+	if late >= 0 && late != by {
+		s := set.all[late]
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.overtaken = time.Now()
+	}
+}
+
+// firstAnnouncer returns the index of the server on which a Follow waits: the preferred one, unless another one
+// overtook it in the last minute. A server that is near, but reports new blocks late, is preferred again whenever it
+// sends data.
+func (set *servers) firstAnnouncer() int {
+	first := set.preferred.Load()
+	s := set.all[first]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.overtaken) < time.Minute {
+		first = set.overtaker.Load()
+	}
+	return int(first)
+}

@@ -175,7 +175,7 @@ func TestServerThatHangsAfterItNamedBlocksHidesTheEndOfTheHistoryForAMinute(t *t
 	}
 }
 
-// TestServerThatHangsNowAndThenHidesTheEndOfTheHistoryForMinutes uses a server that has two old blocks, which it proves,
+// TestServerThatHangsNowAndThenHidesTheEndOfTheHistoryForMinutes uses a server that has two old blocks and proves them,
 // or that hangs for less than a minute and then denies that it has old blocks for longer than that.
 func TestServerThatHangsNowAndThenHidesTheEndOfTheHistoryForMinutes(t *testing.T) {
 	for name, keepsTwo := range map[string]bool{"proves two blocks": true, "hangs in turn": false} {

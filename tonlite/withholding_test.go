@@ -37,32 +37,44 @@ func followAll(ctx context.Context, t *testing.T, b *tonlite.Backend, from, to u
 }
 
 // TestServerThatOnlyAnnouncesLateDoesNotDelayFollow prefers a server that responds at once, except that it reports
-// each new block almost a timeout late.
+// each new block almost a timeout late. The others may be farther away.
 func TestServerThatOnlyAnnouncesLateDoesNotDelayFollow(t *testing.T) {
 	const timeout = 2 * time.Second
-	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := generate(60)
-		late, honest, other := m.start(chain), m.start(chain), m.start(chain)
-		grow := func(to uint32) {
-			for _, s := range []*liteservertest.Server{late, honest, other} {
-				s.Advance(to)
-			}
-		}
-		grow(20)
-		late.DelayNew(timeout * 9 / 10)
-		b := m.open(late.Config(honest, other), &tonlite.Options{Timeout: timeout})
-		b.Prefer(0)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // it would need 72 seconds
-		defer cancel()
-		time.AfterFunc(100*time.Millisecond, func() { grow(21) })
-		late.Asked()
-		followAll(ctx, t, b, 20, 60, func(seqNo uint32) {
-			time.AfterFunc(20*time.Millisecond, func() { grow(seqNo + 1) }) // when Follow waits for it
+	for _, row := range []struct {
+		distance, limit time.Duration // with the late server, 40 blocks would need 72 seconds
+		lookups         int
+	}{
+		{time.Millisecond, 10 * time.Second, 6},       // two lookups until it is replaced, and a few that read blocks
+		{60 * time.Millisecond, 6 * time.Second, 100}, // it reads some of the blocks, because it is nearer
+	} {
+		t.Run(fmt.Sprintf("the others are %v away", row.distance), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(60)
+				late, honest, other := m.start(chain), m.start(chain), m.start(chain)
+				grow := func(to uint32) {
+					for _, s := range []*liteservertest.Server{late, honest, other} {
+						s.Advance(to)
+					}
+				}
+				grow(20)
+				honest.Delay(row.distance)
+				other.Delay(row.distance)
+				late.DelayNew(timeout * 9 / 10)
+				b := m.open(late.Config(honest, other), &tonlite.Options{Timeout: timeout})
+				b.Prefer(0)
+				ctx, cancel := context.WithTimeout(t.Context(), row.limit)
+				defer cancel()
+				time.AfterFunc(100*time.Millisecond, func() { grow(21) })
+				late.Asked()
+				followAll(ctx, t, b, 20, 60, func(seqNo uint32) {
+					time.AfterFunc(20*time.Millisecond, func() { grow(seqNo + 1) }) // when Follow waits for it
+				})
+				if n := late.Asked()["lookupBlock"]; n > row.lookups {
+					t.Errorf("the late server received %d lookups for 40 blocks, want at most %d", n, row.lookups)
+				}
+			})
 		})
-		if n := late.Asked()["lookupBlock"]; n > 6 { // two until it is replaced, and a few that read blocks
-			t.Errorf("the late server received %d lookups for 40 blocks, want at most 6", n)
-		}
-	})
+	}
 }
 
 // TestFollowContinuesIfServerWithholdsBlocks lets one server announce and prove each block first, but send none.
