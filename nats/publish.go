@@ -66,6 +66,40 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 	return n, nil
 }
 
+// publishAfterStrays calls publish. If other programs have stored strays after w.tail, it moves w.tail and calls
+// publish again at once, until w.tail is older than maxTailAge. Append would look up the end of the stream instead,
+// with several requests, and more strays would arrive meanwhile.
+func (w *Writer) publishAfterStrays(ctx context.Context, blocks []chaingql.Block) (n int, err error) {
+	for {
+		n, err = w.publish(ctx, blocks)
+		if !hasCode(err, wrongLastSequence) || time.Since(w.tail.seen) > maxTailAge || !w.passStrays(ctx) {
+			return n, err
+		}
+	}
+}
+
+// passStrays moves w.tail after the messages that follow it, and returns true if all of these are certainly strays.
+func (w *Writer) passStrays(ctx context.Context) bool {
+	if w.tail.cursor == nil {
+		return false
+	}
+	messages, _, err := w.b.batch(ctx, w.b.names.all(), w.tail.seq+1, chaingql.MaxPage)
+	if err != nil || len(messages) == 0 {
+		return false
+	}
+	at := place{seq: w.tail.seq, cursor: *w.tail.cursor, epoch: w.tail.epoch, linked: true}
+	l := linker{b: w.b, at: at, seen: w.tail.seq, ignoreForks: true}
+	for _, s := range messages {
+		blocks, err := l.add(s)
+		if err != nil || len(blocks) > 0 || l.gap || l.orphan || l.forked {
+			return false
+		}
+	}
+	w.tail.seq = l.seen
+	w.indexer.moved(l.seen)
+	return true
+}
+
 // epochAfter returns the epoch that the messages of the blocks after t contain. It is that of the stream, unless the
 // stream is a copy of a newer one.
 func (w *Writer) epochAfter(t *tail) int64 {

@@ -150,7 +150,7 @@ func (w *Writer) Append(ctx context.Context, blocks ...chaingql.Block) error {
 				return err
 			}
 			before := w.tail.cursor
-			n, err = w.publish(ctx, blocks)
+			n, err = w.publishAfterStrays(ctx, blocks)
 			w.remember(before, blocks[:n])
 			blocks = blocks[n:]
 			if err == nil {
