@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 )
@@ -16,14 +17,19 @@ func TestLargeMapsDoNotCountAsLessThanTheirMemory(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprint(i)
 		}
-		before := heap()
-		for i := range maps {
-			maps[i] = make(map[string]any, n)
-			for _, name := range names {
-				maps[i][name] = true
+		held := math.MaxInt
+		for range 5 { // the runtime itself sometimes allocates something
+			clear(maps)
+			before := heap()
+			for i := range maps {
+				maps[i] = make(map[string]any, n)
+				for _, name := range names {
+					maps[i][name] = true
+				}
 			}
+			held = min(held, heap()-before)
 		}
-		held, counted := int(heap()-before), len(maps)*mapBytes(n)
+		counted := len(maps) * mapBytes(n)
 		if t.Logf("a map of %d: %d bytes, counted as %d", n, held/len(maps), mapBytes(n)); counted < held*99/100 {
 			t.Errorf("maps of %d entries take %d bytes and count as %d", n, held, counted)
 		}
