@@ -154,7 +154,6 @@ func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p == http.ErrAbortHandler {
-		h.leaveUnread(w, r)
 		panic(p) // net/http handles it by closing the connection
 	}
 	e := h.mask(context.WithoutCancel(r.Context()), guard.New(p))
@@ -163,7 +162,7 @@ func (h *Handler) recover(w http.ResponseWriter, r *http.Request) {
 
 // writeErrorUnread responds to a request without having read its body.
 func (h *Handler) writeErrorUnread(w http.ResponseWriter, r *http.Request, no *httpError) {
-	h.leaveUnread(w, r)
+	gqlhttp.CloseUnread(w, r)
 	h.writeError(w, r, no)
 }
 

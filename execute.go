@@ -17,7 +17,7 @@ import (
 
 // A requestState holds the buffers and the state of one request. It is reused for later requests.
 type requestState struct {
-	number   uint32 // different for each state; selects a shard, because a processor mostly uses the same states
+	number   uint32 // different for each state; selects the reserve, because a processor mostly uses the same states
 	body     []byte
 	incoming bodyShare // counts body, unless the request is in the reserve
 	scan     scan
@@ -228,11 +228,10 @@ func (h *Handler) execute(
 	y := h.responseStates.Get().(*responseState)
 	out := &y.responseShare
 	out.Owner, out.budget, out.minLag, out.reserved = out, h.responses, stalledAfter, work.reserved
-	out.shard = x.number
 	released := false // if true, x and y may belong to another request
 	defer func() {    // also if host code panics
-		if !released {
-			out.abandon()
+		if !released && out.budget != nil {
+			h.responses.Free(&out.Reservation)
 		}
 	}()
 	y.buffer = y.buffer[:0]
@@ -285,7 +284,11 @@ func (h *Handler) execute(
 func (h *Handler) write(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
 	out := &responseShare{budget: h.responses, minLag: stalledAfter, reserved: true}
 	out.Owner = out
-	defer out.abandon() // also if the ResponseWriter panics
+	defer func() { // also if the ResponseWriter panics
+		if out.budget != nil {
+			h.responses.Free(&out.Reservation)
+		}
+	}()
 	h.writeCounted(w, r, status, media, body, out)
 }
 
@@ -302,12 +305,6 @@ func (h *Handler) writeCounted(
 	}
 	body = nil // out drops it if the budget ends the response
 	out.deadline, out.requests = xsync.WriteDeadlineFrom(now, h.opts.Limits.WriteTimeout, n), h.requests
-	if out.reserved && out.deadline.Lasts(10*xsync.LateAfter) {
-		out.late.Owner = out
-		h.late.Begin(&out.late, out.shard, now)
-	} else {
-		gqlhttp.SetWriteDeadline(w, &out.deadline)
-	}
 	h.events.responseCut(r, h.respond(w, r, status, media, n, &out.deadline, out.send))
 	room, cut := out.finish()
 	if cut {
@@ -316,8 +313,8 @@ func (h *Handler) writeCounted(
 	return room, !cut
 }
 
-// respond sends the response to a request, which has n bytes and the given deadline. It returns an error if the client
-// did not receive the whole response.
+// respond sends the response to a request, which has n bytes, within the deadline. It returns an error if the
+// client did not receive the whole response.
 func (h *Handler) respond(
 	w http.ResponseWriter, r *http.Request, status int, media string, n int,
 	deadline *xsync.WriteDeadline, send func() error,
@@ -334,7 +331,6 @@ func (h *Handler) respond(
 // writeHeader sends a response without a body.
 func (h *Handler) writeHeader(w http.ResponseWriter, r *http.Request, status int) {
 	deadline := xsync.NewWriteDeadline(h.opts.Limits.WriteTimeout, 0)
-	gqlhttp.SetWriteDeadline(w, &deadline)
 	h.noteTimeout(r, gqlhttp.Send(w, r, status, &deadline, func() error { return nil }))
 }
 

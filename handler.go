@@ -43,11 +43,10 @@ type Handler struct {
 	chains               *chains
 	sockets              *gqlws.Server
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
-	late                 *xsync.LateDeadlines
-	slots                *xsync.Gate // the slots of Limits.Requests
-	eventTurns           eventTurns  // of event streams that catch up
-	hostRuns             *xsync.Lane // bounds the events of hosts' fields that are resolved; nil means no limit
-	inits                *xsync.Lane // bounds the calls of Authorize for connection_init; nil if nothing does
+	slots                *xsync.Gate        // the slots of Limits.Requests
+	eventTurns           eventTurns         // of event streams that catch up
+	hostRuns             *xsync.Lane        // bounds the events of hosts' fields that are resolved; nil means no limit
+	inits                *xsync.Lane        // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
@@ -131,7 +130,7 @@ func New(b Backend, opts *Options) *Handler {
 	h.edition = fmt.Sprint(Version, " ", plan.Hash(schema.SDL()), " ", opts.ShowCost, " ")
 	h.plans = plan.NewCache(schema, h.opts.forPlans(), h.maskIn, h.events.limit)
 	shared := *l
-	h.requests, h.late = xsync.NewShardedGate(shared.takeReserve()), xsync.NewLateDeadlines()
+	h.requests = xsync.NewShardedGate(shared.takeReserve())
 	h.bodies, h.responses = xsync.NewBudget(shared.PendingBodyBytes), xsync.NewBudget(shared.PendingResponseBytes)
 	sockets := gqlws.Options{
 		KeepAliveInterval: h.opts.KeepAliveInterval, InitTimeout: initTimeout, UnusedTimeout: unusedTimeout,
@@ -182,9 +181,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	gqlhttp.SetVary(w.Header())
 	h.origins.SetHeader(w.Header(), r)
 	began := xsync.Clock(0)
-	if !gqlhttp.HasBody(r) { // otherwise readBody or leaveUnread bounds it
-		h.boundBody(w, r)
-	}
+	h.boundBody(w, r, began)
 	switch r.Method {
 	case http.MethodOptions:
 		gqlhttp.SetOptions(w.Header(), r.Header)

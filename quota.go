@@ -9,7 +9,6 @@ import (
 
 	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/gqlws"
-	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -125,6 +124,16 @@ const (
 // past is a deadline in the past, which ends reads and writes in progress.
 var past = time.Unix(1, 0)
 
+// A bodyShare counts the bytes of an arriving body in the budget of bodies.
+type bodyShare struct {
+	xsync.Reservation
+	w http.ResponseWriter
+}
+
+// Evict implements [xsync.Evictee]. If the host's ResponseWriter does not support deadlines, Evict has no effect, and
+// the host must bound the time for the body.
+func (i *bodyShare) Evict() { _ = http.NewResponseController(i.w).SetReadDeadline(past) }
+
 // A responseShare counts the bytes of one response in the budget of responses, from the start of its production until
 // the client has received it.
 type responseShare struct {
@@ -136,8 +145,6 @@ type responseShare struct {
 	base     int                 // bytes that are counted in addition to the response
 	refused  bool                // there was no room for the response
 	deadline xsync.WriteDeadline
-	late     xsync.Late         // the write, if it is reserved
-	shard    uint32             // of late
 	requests *xsync.ShardedGate // if it is closed, the deadline is not extended
 
 	mu   sync.Mutex
@@ -185,19 +192,6 @@ func (o *responseShare) Evict() {
 	o.text = nil
 	o.mu.Unlock()
 	_ = http.NewResponseController(o.w).SetWriteDeadline(past)
-}
-
-// SetDeadline sets the deadline of a reserved response that is late, like that of a body.
-func (o *responseShare) SetDeadline() {
-	_ = guard.Run(func() { gqlhttp.SetWriteDeadline(o.w, &o.deadline) })
-}
-
-// abandon ends a response that was not sent as intended, unless finish has ended it.
-func (o *responseShare) abandon() {
-	o.late.End()
-	if o.budget != nil {
-		o.budget.Free(&o.Reservation)
-	}
 }
 
 // begin sets the response to text, which the client receives from now on. It reports whether the budget has room. A
@@ -276,7 +270,6 @@ func (o *responseShare) take(piece []byte) (n int, ended bool) {
 // finish frees the counted bytes, and returns the memory of the response for reuse. cut reports that the budget ended
 // the response.
 func (o *responseShare) finish() (room []byte, cut bool) {
-	o.late.End()
 	cut = (!o.reserved || o.Bytes() > 0) && !o.budget.Free(&o.Reservation)
 	room = o.text
 	*o = responseShare{}

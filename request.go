@@ -16,7 +16,6 @@ import (
 	"github.com/graphql-go/handler"
 
 	"github.com/chaingql/chaingql/internal/gqlhttp"
-	"github.com/chaingql/chaingql/internal/guard"
 	"github.com/chaingql/chaingql/internal/strictjson"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -34,10 +33,6 @@ func (h *Handler) receive(
 	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, work *slot,
 ) *httpError {
 	if gqlhttp.HasBody(r) {
-		if refused := h.checkBody(r); refused != nil {
-			h.leaveUnread(w, r)
-			return refused
-		}
 		if refused := h.readBody(w, r, began, x, work.reserved); refused != nil {
 			gqlhttp.CloseUnread(w, r)
 			return refused
@@ -49,8 +44,11 @@ func (h *Handler) receive(
 	return work.take()
 }
 
-// checkBody returns an error if the header of r announces a body that is not read.
-func (h *Handler) checkBody(r *http.Request) *httpError {
+// readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the requests whose bodies
+// began to arrive first are refused. If reserved is set, the reserve of the request counts a small body.
+func (h *Handler) readBody(
+	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, reserved bool,
+) *httpError {
 	json, plain := gqlhttp.IsJSON(r.Header)
 	if !json {
 		return newHTTPError(statusContentType, codeUnsupportedMedia,
@@ -59,35 +57,27 @@ func (h *Handler) checkBody(r *http.Request) *httpError {
 	if !plain {
 		return newHTTPError(statusContentType, codeUnsupportedMedia, "The body must not be compressed.")
 	}
-	if limit := h.opts.Limits.BodyBytes; limit > 0 && r.ContentLength > int64(limit) {
+	limit := h.opts.Limits.BodyBytes
+	if limit > 0 && r.ContentLength > int64(limit) {
 		return tooLarge(statusBodyTooLarge, "body", limit)
 	}
-	return nil
-}
-
-// readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the requests whose bodies
-// began to arrive first are refused. If reserved is set, the reserve of the request counts a small body.
-func (h *Handler) readBody(
-	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, reserved bool,
-) *httpError {
 	size := 512
-	if reserved = reserved && h.shortBody(r); reserved {
+	if reserved = reserved && 0 <= r.ContentLength && r.ContentLength < reservedBytes; reserved {
 		size = max(size, int(r.ContentLength)+1) // one more, so that reading does not enlarge it
 	}
 	x.body = slices.Grow(x.body[:0], size)
 	if reserved = reserved && cap(x.body) <= reservedBytes; !reserved {
-		h.boundBody(w, r)
 		x.incoming.Owner, x.incoming.w, x.incoming.UpTo = &x.incoming, w, began
 		if !h.bodies.AddEvictable(&x.incoming.Reservation, max(bodyBytes, cap(x.body)), 0) {
 			return tooManyBodies()
 		}
 	}
-	ended, err := h.readCounted(w, r, began, x, reserved)
+	ended, err := h.readCounted(r, x, reserved)
 	switch {
 	case ended:
 		return tooManyBodies()
 	case errors.Is(err, gqlhttp.ErrBodyTooLarge):
-		return tooLarge(statusBodyTooLarge, "body", h.opts.Limits.BodyBytes)
+		return tooLarge(statusBodyTooLarge, "body", limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		no := newHTTPError(statusBodyTimeout, codeTimeout, "The request body did not arrive in time.")
 		no.Limit = "BodyTimeout"
@@ -99,36 +89,22 @@ func (h *Handler) readBody(
 }
 
 // readCounted reads a body and then frees its bytes in the budget, even if a reader of the host panics. ended reports
-// whether the budget has evicted the body. A reserved body is counted only if it exceeds its Content-Length, and its
-// deadline is set only if it is late.
-func (h *Handler) readCounted(
-	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, reserved bool,
-) (ended bool, err error) {
-	if reserved {
-		x.incoming.late.Owner, x.incoming.w = &x.incoming, w
-		x.incoming.due = xsync.After(began, h.opts.Limits.BodyTimeout)
-		h.late.Begin(&x.incoming.late, x.number, began)
-	}
+// whether the budget has evicted the body. A reserved body is counted only if it exceeds its Content-Length.
+func (h *Handler) readCounted(r *http.Request, x *requestState, reserved bool) (ended bool, err error) {
 	defer func() {
-		x.incoming.late.End()
 		if !reserved || x.incoming.Bytes() > 0 {
 			ended = !h.bodies.Free(&x.incoming.Reservation)
 		}
-		x.incoming.w = nil
 	}()
 	grow := func(more int) bool { return h.bodies.Add(&x.incoming.Reservation, more, 0) }
 	x.body, err = gqlhttp.ReadBody(x.body, r.Body, h.opts.Limits.BodyBytes, grow)
 	return ended, err
 }
 
-// shortBody reports whether r announces a small body whose deadline need not be set at once.
-func (h *Handler) shortBody(r *http.Request) bool {
-	return 0 < r.ContentLength && r.ContentLength < reservedBytes && h.opts.Limits.BodyTimeout >= 10*xsync.LateAfter
-}
-
-// boundBody sets the deadline for reading a body. It also ends the connection after a request that has a body but
-// neither the method POST nor QUERY, because such a body is not read.
-func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
+// boundBody sets the deadline for reading the body of a request that began at a time on the xsync.Clock. It also ends
+// the connection after a request that has a body but neither the method POST nor QUERY, because such a body is not
+// read.
+func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request, began time.Duration) {
 	// In HTTP/2, a request with a Content-Length of 0 may still send a body, or never end.
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 && r.ProtoMajor == 1 {
 		return
@@ -138,33 +114,8 @@ func (h *Handler) boundBody(w http.ResponseWriter, r *http.Request) {
 	}
 	if d := h.opts.Limits.BodyTimeout; d > 0 {
 		// If the ResponseWriter does not support deadlines, the host must bound the time for the body.
-		_ = http.NewResponseController(w).SetReadDeadline(xsync.Time(xsync.Clock(d)))
+		_ = http.NewResponseController(w).SetReadDeadline(xsync.Time(xsync.After(began, d)))
 	}
-}
-
-// leaveUnread ends the connection after a request whose body has not been read. After the response, net/http still
-// reads what has arrived of the body, within its deadline.
-func (h *Handler) leaveUnread(w http.ResponseWriter, r *http.Request) {
-	gqlhttp.CloseUnread(w, r)
-	h.boundBody(w, r)
-}
-
-// A bodyShare counts the bytes of an arriving body in the budget of bodies.
-type bodyShare struct {
-	xsync.Reservation
-	w    http.ResponseWriter
-	late xsync.Late
-	due  time.Duration // deadline of a reserved body, on the xsync.Clock
-}
-
-// Evict implements [xsync.Evictee]. If the host's ResponseWriter does not support deadlines, Evict has no effect, and
-// the host must bound the time for the body.
-func (i *bodyShare) Evict() { _ = http.NewResponseController(i.w).SetReadDeadline(past) }
-
-// SetDeadline sets the deadline of a body that is late. If the host's ResponseWriter panics, there is no deadline, as
-// for one that does not support deadlines.
-func (i *bodyShare) SetDeadline() {
-	_ = guard.Run(func() { _ = http.NewResponseController(i.w).SetReadDeadline(xsync.Time(i.due)) })
 }
 
 // decodeRequest parses the JSON object in the body of a request, or in the payload of a socket's start message.

@@ -74,10 +74,11 @@ func SetWriteDeadline(w http.ResponseWriter, d *xsync.WriteDeadline) {
 	}
 }
 
-// Send writes a response with the deadline d, which the caller sets, and flushes it. The function body writes its body;
-// it may extend the deadline. An error means that the client did not receive the whole response. The error wraps
-// os.ErrDeadlineExceeded if the deadline has passed.
+// Send writes a response and flushes it. The function body writes its body; it may extend the deadline. An error means
+// that the client did not receive the whole response. The error wraps os.ErrDeadlineExceeded if the deadline has
+// passed.
 func Send(w http.ResponseWriter, r *http.Request, status int, d *xsync.WriteDeadline, body func() error) error {
+	SetWriteDeadline(w, d)
 	w.WriteHeader(status)
 	var err error
 	if r.Method != http.MethodHead {

@@ -35,8 +35,5 @@ func (d *WriteDeadline) Extend() { d.at = min(Clock(d.timeout), d.end) }
 // Time returns the deadline of the next piece. It returns false if the time is not limited.
 func (d *WriteDeadline) Time() (at time.Time, limited bool) { return start.Add(d.at), d.timeout > 0 }
 
-// Lasts reports whether the peer has at least t for the first piece.
-func (d *WriteDeadline) Lasts(t time.Duration) bool { return d.timeout >= t }
-
 // Passed reports whether the deadline has passed.
 func (d *WriteDeadline) Passed() bool { return d.timeout > 0 && Clock(0) >= d.at }
