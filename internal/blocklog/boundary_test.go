@@ -38,9 +38,7 @@ func TestSlowReaderOfEmptyChainReceivesFirstBlocks(t *testing.T) {
 func TestReaderWithFutureCursorBecomesLiveWhenLogReachesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		woken, after := 0, cursorOf(12)
 		r, err := l.Join(Interest[int]{After: &after, Eval: every(1), Wake: xsync.WakeFunc(func() { woken++ })})
 		if err != nil {

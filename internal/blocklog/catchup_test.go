@@ -64,9 +64,7 @@ func TestResumedReaderReceivesStoredThenLiveBlocks(t *testing.T) {
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChain(390)
-				l := open(t, c, Options[int]{Window: 8})
-				l.Start()
-				synctest.Wait()
+				l := openStarted(t, c, Options[int]{Window: 8})
 				c.grow(10)
 				synctest.Wait()
 				r := resume(t, l, after, step)
@@ -231,9 +229,7 @@ func TestReaderThatFindsBlocksDoesNotReportThatItSearches(t *testing.T) {
 func TestReaderThatLeavesTheWindowDoesNotReportThatItSearches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(20)
-		l := open(t, c, Options[int]{Window: 8})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 8})
 		r := resume(t, l, "", 20) // its page has no match, except at its end
 		for item, err := r.Next(); item.Searching || item.Behind; item, err = r.Next() {
 			if synctest.Wait(); err != nil {

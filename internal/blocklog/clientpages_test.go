@@ -28,9 +28,7 @@ func TestSubscriptionsOfClientsThatDoNotReadDoNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(16_000)
 		c.pageTakes = time.Millisecond
-		l := open(t, c, Options[int]{Window: 5})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 5})
 		var clients [40]Client
 		for i := range 10_000 {
 			expect(t, resumeAs(t, l, &clients[i/250], cursorOf(5000+i))) // requests its page
@@ -52,9 +50,7 @@ func TestSubscriptionsOfClientsThatDoNotReadDoNotDelayOthers(t *testing.T) {
 func TestPagesOfBlockedClientsAreDroppedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(16_000)
-		l := open(t, c, Options[int]{Window: 5})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 5})
 		var clients [3 * maxHeldPages]Client
 		for i := range clients {
 			r := resumeAs(t, l, &clients[i], cursorOf(5000+i))
@@ -81,9 +77,7 @@ func TestAllReadersOfOneClientReceiveAllBlocks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newChain(1000)
 				c.pageTakes = time.Millisecond
-				l := open(t, c, Options[int]{Window: 5})
-				l.Start()
-				synctest.Wait()
+				l := openStarted(t, c, Options[int]{Window: 5})
 				const n = 50
 				var clients [2]Client
 				readers, got := make([]*Reader[int], n), make([][]int, n)
@@ -128,9 +122,7 @@ func TestAllReadersOfOneClientReceiveAllBlocks(t *testing.T) {
 func TestClientThatDoesNotReadDoesNotBlockOthersAtItsCursors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1000)
-		l := open(t, c, Options[int]{Window: 5})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 5})
 		var deaf, reading Client
 		for i := range 20 {
 			expect(t, resumeAs(t, l, &deaf, cursorOf(i)))
@@ -150,9 +142,7 @@ func TestClientDoesNotWaitForOthersThatShareItsPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(2000)
 		c.pageTakes = 5 * time.Millisecond
-		l := open(t, c, Options[int]{Window: 5})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 5})
 		var reading, deaf Client
 		r := resumeAs(t, l, &reading, cursorOf(0))
 		for page := range maxClientPages {

@@ -73,9 +73,7 @@ func TestCloseEndsConcurrentReadersAtTheirPositions(t *testing.T) {
 	for seed := range testkit.Seeds(t, 50) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(0)
-			l := open(t, c, Options[int]{Window: 1 << 20})
-			l.Start()
-			synctest.Wait()
+			l := openStarted(t, c, Options[int]{Window: 1 << 20})
 			var readers sync.WaitGroup
 			for i := range 8 {
 				step := 1 + i%3

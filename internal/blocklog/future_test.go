@@ -52,9 +52,7 @@ func deliveryTime(t *testing.T, pages, blocks int) time.Duration {
 func TestReaderJoinsAtAParkedPageThatTheLogHasReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		after := between(12) // no block in the window has this cursor
 		joined := func() (*Reader[int], *int) {
 			wakes := new(int)

@@ -91,9 +91,7 @@ func TestReaderWithFutureCursorWaitsUntilTheLogReachesIt(t *testing.T) {
 	for _, after := range []string{cursorOf(15), between(15)} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChain(10)
-			l := open(t, c, Options[int]{})
-			l.Start()
-			synctest.Wait()
+			l := openStarted(t, c, Options[int]{})
 			r, same := resume(t, l, after, 1), resume(t, l, after, 5)
 			expectAll(t, r)
 			expectAll(t, same)
@@ -125,9 +123,7 @@ func TestReaderWithFutureCursorWaitsUntilTheLogReachesIt(t *testing.T) {
 func TestReaderWithFutureCursorContinuesAfterHistoryIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(10)
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		r := resume(t, l, cursorOf(15), 1)
 		expectAll(t, r)
 		c.set(func() { c.gone, c.down = 2, errDown })
@@ -243,9 +239,7 @@ func TestLosingThePositionDuringASearchSkipsNoBlock(t *testing.T) {
 func TestUnknownCursorInsideTheWindowIsCheckedWithTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(5)
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		c.grow(5)
 		synctest.Wait()
 		known, unknown := resume(t, l, cursorOf(8), 1), resume(t, l, between(8), 1)

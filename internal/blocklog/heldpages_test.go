@@ -14,9 +14,7 @@ func TestNumberOfUnreadPagesInMemoryIsLimited(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 3 * maxHeldPages
 				c := newChain(n + 500)
-				l := open(t, c, Options[int]{Window: 5})
-				l.Start()
-				synctest.Wait()
+				l := openStarted(t, c, Options[int]{Window: 5})
 				before := heapInUse()
 				readers := make([]*Reader[int], n)
 				for i := range readers {
@@ -67,9 +65,7 @@ func TestReadersAtOneCursorShareOnePageInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(450)
 		c.pageTakes = time.Second
-		l := open(t, c, Options[int]{Window: 5})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 5})
 		readers := make([]*Reader[int], maxHeldPages+10)
 		for i := range readers {
 			readers[i] = resume(t, l, "", 50)
@@ -98,9 +94,7 @@ func TestRecentPagesAreReadFirstAndAllPagesEventually(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(16_000)
 		c.pageTakes = 10 * time.Millisecond
-		l := open(t, c, Options[int]{Window: 5})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 5})
 		for i := range 2000 { // with 16 concurrent calls, the last page would be read after 125 rounds
 			expect(t, resume(t, l, cursorOf(i+1), 1<<30))
 		}

@@ -31,6 +31,15 @@ func open(t *testing.T, c *chain, o Options[int]) *Log[int] {
 	return l
 }
 
+// openStarted is like open, but starts the Log and waits until it has a position, or as long as it can.
+func openStarted(t *testing.T, c *chain, o Options[int]) *Log[int] {
+	t.Helper()
+	l := open(t, c, o)
+	l.Start()
+	synctest.Wait()
+	return l
+}
+
 // shut closes a Log and waits until it has ended.
 func shut(t *testing.T, l *Log[int]) {
 	t.Helper()
@@ -244,9 +253,7 @@ func TestCloseDoesNotWaitForTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		c.fail(errDown)
-		l := open(t, c, Options[int]{MinBackoff: time.Hour})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{MinBackoff: time.Hour})
 		before := time.Now()
 		shut(t, l)
 		if took := time.Since(before); took > 0 {
@@ -284,9 +291,7 @@ func TestBlockBeingDeliveredDuringCloseIsNotReturned(t *testing.T) {
 func TestWindowHasTheArrivalTimeOfItsNewestBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		if at, ok := l.Arrived(); ok {
 			t.Errorf("Arrived is %v before any block, want none", at)
 		}

@@ -140,9 +140,7 @@ func TestLaggingPagesAreRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.lag = 60
-		l := open(t, c, Options[int]{Window: 10})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 10})
 		r := resume(t, l, cursorOf(30), 1)
 		expectAll(t, r, upTo(31, 40, 1)...)
 		for range 60 {
@@ -164,9 +162,7 @@ func TestReadersAtOneCursorShareEachPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(350)
 		c.pageTakes = time.Millisecond
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		woken := make(chan int, 1000)
 		var readers [1000]*Reader[int]
 		var got [1000][]int
@@ -206,9 +202,7 @@ func TestAtMost16PagesAreReadConcurrentlyAndOnlyForWaitingReaders(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(500)
 		c.pageTakes = time.Second
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		var readers []*Reader[int]
 		for i := range 100 {
 			readers = append(readers, resume(t, l, cursorOf(2*i), 1))
@@ -241,9 +235,7 @@ func TestClosingTheLastReaderEndsRetriesOfItsPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(100)
 		c.pageDown = errDown
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		r, other := resume(t, l, "", 1), resume(t, l, "", 1)
 		expect(t, r)
 		expect(t, other)

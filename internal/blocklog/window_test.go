@@ -61,9 +61,7 @@ func TestWindowOfStoredBlocksStaysWithinItsSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(300)
 		c.recents = 1000
-		l := open(t, c, Options[int]{Window: 7})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 7})
 		if w := l.Window(); w.After != cursorOf(293) || !slices.Equal(w.Blocks, upTo(294, 300, 1)) {
 			t.Errorf("got window %+v, want blocks 294 to 300", w)
 		}
@@ -88,9 +86,7 @@ func TestReaderThatResumesBeforeTheWindowReadsFromTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(12)
 		c.oldest, c.recents = 10, 1000
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		if w := l.Window(); w.After != cursorOf(10) {
 			t.Errorf("got window %+v, want one after block 10", w)
 		}
@@ -194,9 +190,7 @@ func TestWindowStaysLiveWithoutSilenceLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
 		failed := func(err error, _ time.Duration) { t.Errorf("Failed was called with %v, want no call", err) }
-		l := open(t, c, Options[int]{Silence: -1, Events: Events[int]{Failed: failed}})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Silence: -1, Events: Events[int]{Failed: failed}})
 		c.grow(1)
 		time.Sleep(1000 * time.Hour)
 		if !l.Window().Live {
@@ -208,9 +202,7 @@ func TestWindowStaysLiveWithoutSilenceLimit(t *testing.T) {
 func TestWindowIsNotLiveBeforeItReachesObservedBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(3)
-		l := open(t, c, Options[int]{})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{})
 		c.grow(1)
 		synctest.Wait()
 		for _, cursor := range []string{cursorOf(4), cursorOf(2), ""} {
@@ -269,9 +261,7 @@ func TestWindowIsNotLiveBeforeItReachesBlocksOfPages(t *testing.T) {
 func TestReturnedWindowDoesNotChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
-		l := open(t, c, Options[int]{Window: 10})
-		l.Start()
-		synctest.Wait()
+		l := openStarted(t, c, Options[int]{Window: 10})
 		type taken struct {
 			Window[int]
 			copied []int
