@@ -205,7 +205,7 @@ func (s *eventStream) setNextTurn(found bool) {
 		if s.nextTurn == s.turns.recent {
 			s.nextTurn = s.turns.first
 		}
-	case s.nextTurn == s.turns.recent:
+	case s.nextTurn == s.turns.recent: // reads the window, in which it has fallen behind
 	case found:
 		s.nextTurn = s.turns.found
 	default:

@@ -74,10 +74,11 @@ func patience(timeout time.Duration) time.Duration {
 }
 
 // wait is called before a query waits for the Backend, for a call of its own or one that it shares. Unless it returns
-// an error, waited must be called afterwards. If many queries wait already, the query waits until one of them has its
-// response. It then returns errBusy if even more wait for that, so that queries that need no Backend call are still
-// served, or if the query has made fewCalls, so that queries with many calls do not keep those with few from being
-// served.
+// an error, waited must be called afterwards.
+//
+// If all places are taken, the query waits until another one has its response. But wait returns errBusy at once if too
+// many queries wait for a place, because others that need no Backend call must still be served, or if the query has
+// made fewCalls, because those with many calls must not take the places of those with few.
 func (r *resolvers) wait(ctx context.Context, c *call) error {
 	if c.refused != nil {
 		return c.refused

@@ -110,8 +110,8 @@ func (v *validation) OnFragment(rule func(f *ast.FragmentDefinition)) {
 // the first.
 //
 // core.Walk would visit the nodes once for each fragment from which they can be reached: 32 fragments that spread each
-// other took four times as long. Therefore it receives one fragment that spreads all others. When it has visited that
-// one, the list of the fragments that it visits next has empty ones instead.
+// other took four times as long. Therefore it first visits an additional fragment, which spreads all others. The others
+// are then replaced with an empty one, so that it does not visit them again.
 func (v *validation) walk(doc *ast.QueryDocument) {
 	all := &ast.FragmentDefinition{}
 	fragments := ast.FragmentDefinitionList{all}

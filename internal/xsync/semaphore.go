@@ -46,14 +46,15 @@ func (s *Semaphore) Acquire(ctx context.Context, patience time.Duration) bool {
 
 // TryAcquire is like Acquire, but does not wait.
 func (s *Semaphore) TryAcquire() bool {
-	n := s.users.Load()
-	for n < s.limit {
+	for {
+		n := s.users.Load()
+		if n >= s.limit {
+			return false
+		}
 		if s.users.CompareAndSwap(n, n+1) {
 			return true
 		}
-		n = s.users.Load()
 	}
-	return false
 }
 
 // Release frees a slot.
