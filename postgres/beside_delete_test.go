@@ -92,6 +92,36 @@ func TestPruneSucceedsWhileAnOperatorDeletes(t *testing.T) {
 	}
 }
 
+// A statement that deletes a few blocks must not be compiled first, which takes hundreds of milliseconds.
+func TestDeleteByAnOperatorDoesNotUseJIT(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema()}
+	if err := writer(t, open(t, s.dsn("postgres"), opts)).Append(t.Context(), at("01", "02", "03")...); err != nil {
+		t.Fatal(err)
+	}
+	config, err := pgx.ParseConfig(s.dsn("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		if strings.Contains(n.Message, "JIT") { // the server loads the compiler when a session needs it first
+			t.Errorf("the server uses JIT: %s", n.Message)
+		}
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for _, sql := range []string{
+		"SET client_min_messages = debug1", "DELETE FROM " + quote(opts.Schema) + ".blocks WHERE cursor = '01'",
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // connect returns a connection of an operator.
 func connect(t *testing.T, s *server) *pgx.Conn {
 	t.Helper()

@@ -26,9 +26,10 @@ CREATE TRIGGER chaingql_refuse_update BEFORE UPDATE ON chaingql_state FOR EACH R
 
 -- After a DELETE, no block may be left that is older than the newest deleted one, and at least one newer block
 -- must be left. This trigger checks that and sets pruned to the newest deleted cursor. Its settings make the
--- planner use the primary key regardless of the statistics.
+-- planner use the primary key regardless of the statistics. The penalty for the rest of the plan would make
+-- PostgreSQL compile each statement with JIT.
 CREATE FUNCTION chaingql_deleted() RETURNS trigger LANGUAGE plpgsql
-    SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     deleted text COLLATE "C" := (SELECT max(cursor) FROM gone);
     floor text COLLATE "C";
