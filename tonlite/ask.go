@@ -263,9 +263,10 @@ func (set *servers) query(
 	defer leave()
 	own, cancel := context.WithTimeout(ctx, set.timeout(ctx))
 	defer cancel()
-	since := time.Now()
+	wait, _ := q.(lite.Wait)
+	since, announced := time.Now(), s.height() >= wait.SeqNo
 	answer, release, err = client.Query(own, q)
-	if _, waits := q.(lite.Wait); !waits {
+	if announced { // otherwise a server that lags waits for the block
 		s.observe(time.Since(since), err == nil)
 	}
 	if err != nil && own.Err() != nil && ctx.Err() == nil {

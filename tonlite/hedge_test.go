@@ -130,6 +130,37 @@ func TestSlowServerDoesNotDelayPages(t *testing.T) {
 	})
 }
 
+// TestServerThatDelaysWaitingQueriesDoesNotDelayPages uses a server that is nearer than the others, but is slow to
+// respond, or does not respond, to queries that wait for a block, which it has announced. Most queries of a page do.
+func TestServerThatDelaysWaitingQueriesDoesNotDelayPages(t *testing.T) {
+	for _, late := range []time.Duration{300 * time.Millisecond, time.Hour} { // with and without a query in addition
+		t.Run(late.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(400)
+				near, one, two := m.start(chain), m.start(chain), m.start(chain)
+				one.Delay(80 * time.Millisecond)
+				two.Delay(80 * time.Millisecond)
+				b := m.open(near.Config(one, two), nil)
+				near.DelayWaiting(late)
+				for i := range uint32(5) {
+					q := chaingql.BlocksQuery{First: 50, After: cursor(20 + 30*i)}
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+					begin := time.Now()
+					page, err := b.Blocks(ctx, q)
+					cancel()
+					if err != nil {
+						t.Fatalf("page %d: %v", i, err)
+					}
+					same(t, page, chaingql.PageOf(chain.Blocks(), q))
+					if took := time.Since(begin); took > 3*time.Second { // 1.8 s from the other servers
+						t.Errorf("page %d took %v, want at most 3 s", i, took)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestServersThatWaitForBlocksAreNotSlow reads balances as of a block that one server announces and withholds. The
 // other server is a millisecond away, and waits for that block.
 func TestServersThatWaitForBlocksAreNotSlow(t *testing.T) {

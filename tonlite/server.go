@@ -47,7 +47,7 @@ type server struct {
 	head        uint32        // seq_no of the newest masterchain block that the server has announced
 	moved       time.Time     // when the server announced it
 	overtaken   time.Time     // when a Follow last found that the server reports new blocks late
-	latency     time.Duration // moving average of the time until a response, unless it waited for a block; 0 if none
+	latency     time.Duration // moving average of the time until a response, see servers.query; 0 if none
 	unproved    unprovedBlocks
 }
 

@@ -94,14 +94,18 @@ func (s *Server) awaitResume(ctx context.Context) bool {
 	}
 }
 
-// awaitDelay waits for the time that Delay and DelayData have set. It returns false if ctx is done
-// first.
+// awaitDelay waits for the time that Delay, DelayData and DelayWaiting have set. It returns false if ctx
+// is done first.
 func (s *Server) awaitDelay(ctx context.Context, q lite.Message) bool {
-	if w, ok := q.(lite.Wait); ok {
+	w, waits := q.(lite.Wait)
+	if waits {
 		q = w.Then
 	}
 	s.mu.Lock()
 	d := s.delay
+	if waits {
+		d += s.waitWait
+	}
 	switch q.(type) {
 	case lite.GetMasterchainInfo, lite.LookupBlock:
 	default:

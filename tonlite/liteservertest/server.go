@@ -38,6 +38,7 @@ type Server struct {
 	dataWait     time.Duration // set by DelayData
 	newWait      time.Duration // set by DelayNew
 	lackWait     time.Duration // set by DelayMissing
+	waitWait     time.Duration // set by DelayWaiting
 	lie          Lie
 	rejected     []string // kinds of queries, set by Reject
 	asked        map[string]int
@@ -241,6 +242,13 @@ func (s *Server) DelayMissing(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lackWait = d
+}
+
+// DelayWaiting delays by d each response to a query that waits for a block, even if the Server has the block.
+func (s *Server) DelayWaiting(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waitWait = d
 }
 
 // SetLie makes the Server send false responses of the given kind. SetLie([Truth]) makes it send true
