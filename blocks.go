@@ -55,22 +55,24 @@ func (q pageQuery) forBackend() BlocksQuery {
 	return b
 }
 
-// read returns a page from the window of recent blocks, or else from the Backend. It also returns the window that
-// contains the page, or an empty window if the page is from the Backend.
-func (r *resolvers) read(
-	ctx context.Context, c *call, q pageQuery,
-) (blocklog.List[Block], blocklog.Window[Block], error) {
+// read returns a page from the window of recent blocks, or else from the Backend. If the response may still be final,
+// read stores that window in c.
+func (r *resolvers) read(ctx context.Context, c *call, q *pageQuery) (blocklog.List[Block], error) {
 	ch := r.chainOf(c)
 	w := ch.blocks.Window()
-	if blocks, ok := within(&w, &q); ok {
-		return blocks, w, nil
+	if blocks, ok := within(&w, q); ok {
+		if c.final {
+			c.window = w
+		}
+		return blocks, nil
 	}
 	c.stored = true
 	if !w.Live {
 		ch.blocks.Start()
 	}
-	blocks, err := r.readStored(ctx, c, ch, q, w.Reached)
-	return blocklog.ListOf(blocks), blocklog.Window[Block]{}, err
+	c.window = blocklog.Window[Block]{}
+	blocks, err := r.readStored(ctx, c, ch, *q, w.Reached)
+	return blocklog.ListOf(blocks), err
 }
 
 // readStored returns a page of chain ch from the Backend. Concurrent identical reads share one Backend call. seen is

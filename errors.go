@@ -39,6 +39,10 @@ type httpError struct {
 	retry int // value of Retry-After in seconds; 0 means no header
 }
 
+// newHTTPError is not inlined, because each copy would enlarge the stack of its caller by 150 bytes, also for requests
+// without errors: see [Handler.accept].
+//
+//go:noinline
 func newHTTPError(status status, code, message string) *httpError {
 	return &httpError{status: status, Error: &plan.Error{Message: message, Code: code}}
 }
@@ -104,9 +108,8 @@ func noFiles() *httpError {
 	return busy("Connections", "The server has no file descriptors left for connections.")
 }
 
-func noRoom() *httpError {
-	return &httpError{status: statusUnavailable, Error: errNoRoom(), retry: 1}
-}
+// noRoom returns the error for a response for which there is no memory.
+func noRoom() *httpError { return busy("PendingResponseBytes", "Too many answers at once.") }
 
 // mask logs err and returns an error for the client that has only the id of the log line. Timeouts and cancellations
 // are not logged; the client receives the code TIMEOUT.

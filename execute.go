@@ -185,8 +185,8 @@ func (h *Handler) prepare(ctx context.Context, asked *request, compiled bool) pr
 }
 
 // run executes a query and appends its response to dst.
-func (h *Handler) run(ctx context.Context, c *call, by caller, dst []byte, out *responseShare) []byte {
-	ctx, observed := h.events.begin(ctx, c.op, by)
+func (h *Handler) run(ctx context.Context, c *call, dst []byte, out *responseShare) []byte {
+	ctx, observed := h.events.begin(ctx, c.op, &c.by)
 	c.op.Reservation = out
 	dst, err := c.op.Run(ctx, c, dst)
 	c.failed = err != nil
@@ -197,25 +197,24 @@ func (h *Handler) run(ctx context.Context, c *call, by caller, dst []byte, out *
 // runFramed is like run. If codec is not nil, it appends the response in the format of a stream. It is separate from
 // execute so that the stack that waits for the client stays small.
 func (h *Handler) runFramed(
-	ctx context.Context, c *call, by caller, dst []byte, out *responseShare, codec *gqlsse.Codec,
+	ctx context.Context, c *call, dst []byte, out *responseShare, codec *gqlsse.Codec,
 ) []byte {
 	if codec == nil {
-		return h.run(ctx, c, by, dst, out)
+		return h.run(ctx, c, dst, out)
 	}
-	return codec.AppendSuffix(h.run(ctx, c, by, codec.AppendPrefix(dst), out))
+	return codec.AppendSuffix(h.run(ctx, c, codec.AppendPrefix(dst), out))
 }
 
 // execute runs a query and sends its response. Then it releases x for another request. If execute returns early or
 // panics, x is left to the garbage collector, because a write may still use x.
 func (h *Handler) execute(
 	ctx context.Context, w http.ResponseWriter, r *http.Request,
-	op *plan.Bound, by caller, media string, x *requestState, work *slot,
+	op *plan.Bound, media string, x *requestState, work *slot,
 ) {
-	var f freshness
+	var f *freshness // nil if the response may not be cached
 	codec := codecOf(media)
-	cacheable := r.Method != http.MethodPost && codec == nil
-	if cacheable {
-		f = h.fresh(op, media, by.project)
+	if r.Method != http.MethodPost && codec == nil {
+		f = h.fresh(op, media, x.call.by.project)
 		x.call.chain = f.chain
 		if final, known := f.known(r.Header); known {
 			work.leave()
@@ -241,8 +240,8 @@ func (h *Handler) execute(
 			y.buffer = nil // use a new buffer: this one grew for another response, and the new response may be small
 		}
 	}
-	x.call.request, x.call.op, x.call.final = r, op, f.finalTag != ""
-	y.buffer = h.runFramed(ctx, &x.call, by, y.buffer, out, codec)
+	x.call.request, x.call.op, x.call.final = r, op, f != nil && f.finalTag != ""
+	y.buffer = h.runFramed(ctx, &x.call, y.buffer, out, codec)
 	work.leave()
 	status := statusData
 	switch {
@@ -255,8 +254,8 @@ func (h *Handler) execute(
 	switch {
 	case x.call.failed:
 		w.Header()["Cache-Control"] = gqlhttp.NoStore
-	case cacheable:
-		h.recheck(&f, op, media, by.project)
+	case f != nil:
+		h.recheck(f, op, media, x.call.by.project)
 		f.keep(w.Header(), x.call.final, x.call.stored)
 	}
 	// The client may be slow: keep only the response.

@@ -182,33 +182,40 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.origins.SetHeader(w.Header(), r)
 	began := xsync.Clock(0)
 	h.boundBody(w, r, began)
+	if media, stream := h.negotiate(w, r); media != "" || stream != "" {
+		h.serveOperation(w, r, began, media, stream)
+	}
+}
+
+// negotiate returns the media types of [gqlhttp.Negotiate]. It serves requests that are not for an operation in one of
+// them, and then returns none.
+func (h *Handler) negotiate(w http.ResponseWriter, r *http.Request) (media, stream string) {
 	switch r.Method {
 	case http.MethodOptions:
 		gqlhttp.SetOptions(w.Header(), r.Header)
 		h.writeHeader(w, r, h.statusCode(statusOptions, ""))
-		return
+		return "", ""
 	case http.MethodGet, http.MethodHead, http.MethodPost, gqlhttp.MethodQuery:
 	default:
 		h.writeError(w, r, newHTTPError(statusMethod, codeMethod, "Only GET, POST and QUERY are served."))
-		return
+		return "", ""
 	}
 	if len(gqlhttp.Path(r))+len(r.Host) > maxPath {
 		h.writeErrorUnread(w, r, overLimit(statusURLTooLarge, "",
 			fmt.Sprintf("Path and host exceed the limit of %d bytes.", maxPath)))
-		return
+		return "", ""
 	}
 	if gqlhttp.IsUpgrade(r) {
 		h.serveSocket(w, r)
-		return
+		return "", ""
 	}
-	media, stream := gqlhttp.Negotiate(r.Header["Accept"])
+	media, stream = gqlhttp.Negotiate(r.Header["Accept"])
 	if media == "" && stream == "" {
 		h.writeErrorUnread(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
 			"Answers are application/json, application/graphql-response+json, text/event-stream "+
 				"or multipart/mixed;subscriptionSpec=1.0."))
-		return
 	}
-	h.serveOperation(w, r, began, media, stream)
+	return media, stream
 }
 
 // serveOperation serves a query, or a subscription as an event stream. media and stream are the results of
@@ -229,43 +236,20 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 	}()
 	work := slot{h: h, reserved: reserved}
 	defer work.leave()
-	ctx, project, refused := h.authorize(r, &work)
-	if refused != nil {
-		h.states.Put(x)
-		h.writeErrorUnread(w, r, refused)
-		return
-	}
-	if refused := h.receive(w, r, began, x, &work); refused != nil {
-		h.writeError(w, r, refused)
-		return
-	}
-	size := max(len(x.body), len(r.URL.RawQuery))
-	prepare := func(compiled bool) (prepared, *httpError) { return h.prepareHTTP(ctx, r, x, compiled) }
-	p, refused := h.preparing.run(r.Context(), size, false, reserved, prepare)
-	if refused != nil {
-		work.leave() // the client may read the response slowly
-		h.writeError(w, r, refused)
-		return
-	}
-	x.forgetBody() // the body may contain variables that the operation does not use
-	op, errs, by := p.op, p.errs, caller{TransportHTTP, project, p.trace, r.Header}
-	if media == "" {
-		by.transport = transportOf[stream]
-	}
+	ctx, op := h.accept(w, r, began, cmp.Or(media, stream), x, &work)
 	switch {
-	case errs != nil:
-		h.writeDocumentErrors(w, r, cmp.Or(media, stream), errs, &work)
+	case op == nil:
 		return
 	case op.Kind() == ast.Query:
-		h.execute(ctx, w, r, op, by, cmp.Or(media, stream), x, &work)
+		h.execute(ctx, w, r, op, cmp.Or(media, stream), x, &work)
 		return
 	}
 	work.leave()
 	if stream != "" {
 		inside = false
 		gate.Leave()
-		by.transport = transportOf[stream]
-		h.serveStream(ctx, w, r, stream, op, by)
+		x.call.by.transport = transportOf[stream]
+		h.serveStream(ctx, w, r, stream, op, &x.call.by)
 	} else {
 		h.writeError(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
 			"Subscriptions are served over WebSocket, as text/event-stream, and as "+

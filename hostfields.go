@@ -181,7 +181,7 @@ func (h *Handler) openHostStream(
 		forget()
 		return nil, shuttingDown().Error
 	}
-	ctx, observed := h.events.begin(ctx, op, by.caller)
+	ctx, observed := h.events.begin(ctx, op, &by.caller)
 	f := &hostStream{
 		h: h, observed: observed, forget: forget, responses: make(chan []byte, 1),
 	}
@@ -249,7 +249,7 @@ func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (re
 	op.Reservation = out
 	response, _ = op.Run(ctx, event, nil)
 	if out.refused {
-		return nil, errNoRoom()
+		return nil, noRoom().Error
 	}
 	return response, f.h.subscriptionQuota.reserve(cap(response))
 }

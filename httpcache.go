@@ -65,7 +65,7 @@ func settled(w blocklog.Window[Block], end Cursor) bool {
 // window shows that it is complete. A page from the Backend is not final, because it may have a gap that is filled
 // later. A page that starts with the oldest block is not final, because that block may be pruned, or older ones may
 // still arrive.
-func (c *chain) final(q *pageQuery, blocks *blocklog.List[Block], more bool, w blocklog.Window[Block]) bool {
+func (c *chain) final(q *pageQuery, blocks *blocklog.List[Block], more bool, w *blocklog.Window[Block]) bool {
 	if q.after == "" && (q.first > 0 || !more) {
 		return false
 	}
@@ -80,7 +80,7 @@ func (c *chain) final(q *pageQuery, blocks *blocklog.List[Block], more bool, w b
 	if q.in.ByWorkchain {
 		workchain = &q.in.Workchain
 	}
-	return end != "" && settled(w, end) && c.blocks.Complete(w, workchain, string(begin), string(end))
+	return end != "" && settled(*w, end) && c.blocks.Complete(*w, workchain, string(begin), string(end))
 }
 
 // A freshness contains the cache headers that a response to GET or QUERY may have.
@@ -100,10 +100,10 @@ type freshness struct {
 
 // fresh returns the freshness of an operation. It is called before the operation runs, so the data that the operation
 // reads cannot be older than the tags.
-func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
+func (h *Handler) fresh(op *plan.Bound, media, project string) *freshness {
 	c := h.chains.current()
 	w := c.blocks.Window()
-	f := freshness{
+	f := &freshness{
 		public: h.open(project), maxAge: h.opts.MaxCacheAge, static: true, reached: w.Reached, gaps: w.Gaps, chain: c,
 	}
 	mayLast := true
@@ -113,7 +113,7 @@ func (h *Handler) fresh(op *plan.Bound, media, project string) freshness {
 	for what := range op.Depends() {
 		on, ok := what.(dependency)
 		if !ok {
-			return freshness{chain: c} // anything may have changed
+			return &freshness{chain: c} // anything may have changed
 		}
 		mayLast, blocks = mayLast && on.page, blocks || on.blocks
 		if on.page = false; !f.static && on == known {
@@ -224,7 +224,7 @@ func (f *freshness) keep(header http.Header, final, stored bool) {
 }
 
 // notModified responds to a GET or QUERY with status 304.
-func (h *Handler) notModified(w http.ResponseWriter, r *http.Request, f freshness, final bool) {
+func (h *Handler) notModified(w http.ResponseWriter, r *http.Request, f *freshness, final bool) {
 	f.keep(w.Header(), final, false)
 	h.writeHeader(w, r, h.statusCode(statusNotModified, ""))
 }

@@ -75,11 +75,11 @@ func (r *resolvers) master(ctx context.Context, c *call, number int64) (*Block, 
 	if err != nil || b != nil || number == 0 {
 		return b, err
 	}
-	newest, _, err := r.read(ctx, c, pageQuery{in: masters, last: 1})
+	newest, err := r.read(ctx, c, &pageQuery{in: masters, last: 1})
 	if err != nil || newest.Len() == 0 || int64(newest.At(0).SeqNo) < number {
 		return nil, err
 	}
-	oldest, _, err := r.read(ctx, c, pageQuery{first: 1})
+	oldest, err := r.read(ctx, c, &pageQuery{first: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +332,7 @@ func (s *search) page(ctx context.Context, q pageQuery) (page blocklog.List[Bloc
 		return page, errSearch
 	}
 	s.left--
-	page, _, err = s.r.read(ctx, s.call, q)
+	page, err = s.r.read(ctx, s.call, &q)
 	return page, err
 }
 

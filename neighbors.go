@@ -60,7 +60,7 @@ func (r *resolvers) predecessors(ctx context.Context, c *call, b *Block) (blocks
 		}
 	}
 	for _, in := range childrenOf(b) {
-		last, _, err := r.read(ctx, c, pageQuery{in: in, before: b.Cursor, last: 1})
+		last, err := r.read(ctx, c, &pageQuery{in: in, before: b.Cursor, last: 1})
 		if err != nil {
 			return nil, false, err
 		}
@@ -107,7 +107,7 @@ func (r *resolvers) successors(ctx context.Context, c *call, b *Block) (blocks b
 		return blocks, true, nil
 	}
 	for _, in := range parentOf(b) {
-		page, _, err := r.read(ctx, c, pageQuery{in: in, after: b.Cursor, first: 1})
+		page, err := r.read(ctx, c, &pageQuery{in: in, after: b.Cursor, first: 1})
 		if err != nil {
 			return nil, false, err
 		}

@@ -35,7 +35,7 @@ func (e *events) report(ctx context.Context, name string, err error) {
 
 // begin reports the start of an operation. It returns the context for the operation, and an observed that reports its
 // end. The observed is nil if neither a hook nor the log needs it.
-func (e *events) begin(ctx context.Context, op *plan.Bound, by caller) (context.Context, *observed) {
+func (e *events) begin(ctx context.Context, op *plan.Bound, by *caller) (context.Context, *observed) {
 	if !e.traces() && !e.log.Enabled(ctx, slog.LevelDebug) {
 		return ctx, nil
 	}

@@ -162,11 +162,6 @@ type responseState struct {
 // maxPooled is the maximum capacity in bytes of the buffer in a responseState that is reused.
 const maxPooled = 256 << 10
 
-// errNoRoom returns the error for a response for which there is no memory.
-func errNoRoom() *plan.Error {
-	return &plan.Error{Message: "Too many answers at once.", Code: codeUnavailable, Limit: "PendingResponseBytes"}
-}
-
 // Grow implements [plan.Reservation].
 func (o *responseShare) Grow(n int) *plan.Error {
 	more := o.base + n - o.Bytes()
@@ -174,7 +169,7 @@ func (o *responseShare) Grow(n int) *plan.Error {
 		return nil
 	}
 	o.refused = true
-	return errNoRoom()
+	return noRoom().Error
 }
 
 // add counts n more bytes of a response, whose size is then size. A response that grows beyond SmallBytes may not use

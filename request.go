@@ -1,6 +1,8 @@
 package chaingql
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,6 +18,7 @@ import (
 	"github.com/graphql-go/handler"
 
 	"github.com/chaingql/chaingql/internal/gqlhttp"
+	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/strictjson"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -25,6 +28,40 @@ type request struct {
 	handler.RequestOptions
 	hash  string // SHA-256 that the client sent, in lower-case hex; "none" for a documentId in another form
 	trace Trace  // from the extensions of the request
+}
+
+// accept authorizes the client, receives the request, takes work and prepares the operation. If it returns no
+// operation, it has sent the errors. It is separate from serveOperation so that the stack stays small while the query
+// runs: if a request needs more than 8 KiB, the runtime copies the stack to a larger one, and the next garbage
+// collection copies it back.
+func (h *Handler) accept(
+	w http.ResponseWriter, r *http.Request, began time.Duration, media string, x *requestState, work *slot,
+) (context.Context, *plan.Bound) {
+	ctx, project, refused := h.authorize(r, work)
+	if refused != nil {
+		h.states.Put(x)
+		h.writeErrorUnread(w, r, refused)
+		return nil, nil
+	}
+	if refused := h.receive(w, r, began, x, work); refused != nil {
+		h.writeError(w, r, refused)
+		return nil, nil
+	}
+	size := max(len(x.body), len(r.URL.RawQuery))
+	prepare := func(compiled bool) (prepared, *httpError) { return h.prepareHTTP(ctx, r, x, compiled) }
+	p, refused := h.preparing.run(r.Context(), size, false, work.reserved, prepare)
+	if refused != nil {
+		work.leave() // the client may read the response slowly
+		h.writeError(w, r, refused)
+		return nil, nil
+	}
+	x.forgetBody() // the body may contain variables that the operation does not use
+	if p.errs != nil {
+		h.writeDocumentErrors(w, r, media, p.errs, work)
+		return nil, nil
+	}
+	x.call.by = caller{cmp.Or(transportOf[media], TransportHTTP), project, p.trace, r.Header}
+	return ctx, p.op
 }
 
 // receive reads the body of a POST or QUERY into x, and then takes work, a slot of Limits.Requests. If it returns an

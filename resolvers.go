@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -35,18 +36,20 @@ type resolvers struct {
 type call struct {
 	request     *http.Request // nil on a socket
 	endpoint    string        // of a socket
+	by          caller
 	op          *plan.Bound
-	chain       *chain              // the chain from which the query reads all its blocks; nil before the first read
-	first       account             // the first account in the query; most queries have no other
-	page        page                // the first page in the query; most queries have no other
-	balances    map[Address]balance // the balances read so far, if the query has several accounts; otherwise nil
-	err         error               // the error of reading the balances together
-	calls       int                 // how often the query has waited for the Backend
-	refused     error               // errBusy or a timeout; the query does not wait for the Backend again
-	unavailable bool                // the Backend returned ErrUnavailable
-	failed      bool                // the response has errors
-	final       bool                // the response is cacheable, and no later block can change it
-	stored      bool                // the response has blocks that were read from the Backend
+	chain       *chain                 // the chain from which the query reads all its blocks; nil before the first read
+	first       account                // the first account in the query; most queries have no other
+	page        page                   // the first page in the query; most queries have no other
+	window      blocklog.Window[Block] // from which the last page was read; empty if it is from the Backend
+	balances    map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
+	err         error                  // the error of reading the balances together
+	calls       int                    // how often the query has waited for the Backend
+	refused     error                  // errBusy or a timeout; the query does not wait for the Backend again
+	unavailable bool                   // the Backend returned ErrUnavailable
+	failed      bool                   // the response has errors
+	final       bool                   // the response is cacheable, and no later block can change it
+	stored      bool                   // the response has blocks that were read from the Backend
 }
 
 // pageSize is the maximum number of blocks in a page that a client receives. One more block is read from the Backend,
@@ -156,7 +159,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	case last == nil:
 		q.last++
 	}
-	blocks, w, err := r.read(ctx, c, q)
+	blocks, err := r.read(ctx, c, &q)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +172,7 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	}
 	n := blocks.Len()
 	if c.final {
-		c.final = ch.final(&q, &blocks, n > size, w)
+		c.final = ch.final(&q, &blocks, n > size, &c.window)
 	}
 	switch {
 	case n <= size:
@@ -240,7 +243,7 @@ func appendShard(dst []byte, shard uint64) []byte { return appendHex(dst, shard)
 func (r *resolvers) info(ctx context.Context, src any, _ plan.Args) (any, error) {
 	c := callOf(src)
 	ch := r.chainOf(c)
-	blocks, _, err := r.read(ctx, c, pageQuery{in: masters, last: paceBlocks})
+	blocks, err := r.read(ctx, c, &pageQuery{in: masters, last: paceBlocks})
 	if err != nil {
 		return nil, err
 	}

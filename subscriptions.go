@@ -250,7 +250,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		s := &subscription{chain: c, forget: forget, begun: !resumes, isBehind: resumes}
 		interest.Reader = &s.reader
 		if _, closed := c.blocks.Join(interest); closed == nil {
-			_, s.observed = h.events.begin(ctx, op, by.caller)
+			_, s.observed = h.events.begin(ctx, op, &by.caller)
 			return s, nil
 		}
 		if !c.replaced.Load() {

@@ -245,7 +245,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		return appendErrors(nil, plan.Errors{no.Error})
 	}
 	defer work.leave()
-	text = h.run(ctx, &call{endpoint: s.endpoint, op: op}, by, nil, out)
+	text = h.run(ctx, &call{endpoint: s.endpoint, by: by, op: op}, nil, out)
 	if cap(text)-len(text) > freeBytes {
 		// The connection counts the length of text, not its capacity. After a response has exceeded ResponseBytes,
 		// text is a short error in a buffer of megabytes.
@@ -254,7 +254,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 	if n := len(text) - out.Bytes(); n > 0 && !h.responses.Add(&out.Reservation, n, 0) {
 		// Otherwise the account would cut the socket and end its subscriptions.
 		s.Limit("PendingResponseBytes")
-		return appendErrors(nil, plan.Errors{errNoRoom()})
+		return appendErrors(nil, plan.Errors{noRoom().Error})
 	}
 	return text
 }
