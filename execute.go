@@ -40,29 +40,31 @@ type preparations struct {
 	large          *xsync.Lane
 }
 
-const (
-	// minLane is the minimum number of HTTP requests that a lane admits, unless Limits.Requests is smaller.
-	minLane = 16
+// preparationPatience is how long a request waits for a slot: all clients may reconnect at once.
+const preparationPatience = 5 * time.Second
 
-	// preparationPatience is how long a request waits for a slot: all clients may reconnect at once.
-	preparationPatience = 5 * time.Second
+// The shares of Limits.Requests for requests that take long, in sixteenths. An eighth of the limit is left to queries
+// whose documents are compiled and that need no Backend call: otherwise the others could have all of them refused.
+const (
+	smallShare   = 3 // small requests that are prepared
+	largeShare   = 2 // large ones
+	backendShare = 8 // queries that wait for the Backend
+	placeShare   = 1 // queries that wait for a place in backendShare
 )
 
-// newPreparations returns the preparations of a Handler with the given Limits.Requests. Unless minLane is more, each
-// lane admits three eighths of that limit, so that a quarter is left to requests whose documents are compiled already.
-// Otherwise a few slow documents could cause all other requests to be refused.
+// shareOf returns a share of Limits.Requests, which is at least one request. 0 means no limit.
+func shareOf(requests, sixteenths int) int { return min(requests, max(requests/16*sixteenths, 1)) }
+
+// newPreparations returns the preparations of a Handler with the given Limits.Requests.
 func newPreparations(requests int) (p preparations) {
 	newLane := func(callers int) *xsync.Lane {
 		return xsync.NewLane(runtime.GOMAXPROCS(0), callers, preparationPatience)
 	}
-	share := laneShare(requests)
-	p.http.compiled, p.http.small, p.large = newLane(0), newLane(share), newLane(share)
+	p.http.compiled, p.http.small = newLane(0), newLane(shareOf(requests, smallShare))
 	p.messages.compiled, p.messages.small = newLane(0), newLane(0)
+	p.large = newLane(shareOf(requests, largeShare))
 	return p
 }
-
-// laneShare returns how many of a number of concurrent requests a lane admits.
-func laneShare(requests int) int { return min(requests, max(requests/8*3, minLane)) }
 
 // A prepared request has an operation that is ready to run, or errors. It has neither if the caller wanted only a
 // compiled document and there is none.

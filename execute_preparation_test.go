@@ -62,7 +62,7 @@ func heldPreparation(t *testing.T, requests int) (h *chaingql.Handler, release c
 // Requests that wait for preparation keep their bodies in memory, so they count as requests.
 func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const requests, most, more = 100, 36, 200 // most is the number of requests that one lane admits
+		const requests, most, more = 100, 12, 200 // most is the number of large requests that are prepared or wait
 		h, release := heldPreparation(t, requests)
 		var all sync.WaitGroup
 		for range runtime.GOMAXPROCS(0) {
@@ -89,7 +89,7 @@ func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 // There may be many sockets, so only as many of their large messages as of large bodies may wait for preparation.
 func TestLargeMessagesThatWaitForPreparationAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const requests, most, sockets = 100, 36, 60
+		const requests, most, sockets = 100, 12, 60
 		h, release := heldPreparation(t, requests)
 		n := serve(t, h)
 		var all sync.WaitGroup

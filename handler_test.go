@@ -35,7 +35,7 @@ func (p blockingBackend) Balance(context.Context, chaingql.Address) (*big.Int, e
 func TestConcurrentRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := newBlockingBackend()
-		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: 2}})
+		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: 2, InFlight: -1}})
 		responses := make(chan string, 2)
 		for range 2 {
 			go func() { responses <- post(h, askBalance).Body.String() }()
@@ -59,7 +59,7 @@ func TestReservedRequestsAreIncludedInTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 64
 		backend := newBlockingBackend()
-		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: most, InFlight: 2 * most}})
+		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: most, InFlight: -1}})
 		statuses := make(chan int, 2*most)
 		for range 2 * most {
 			go func() { statuses <- post(h, askBalance).Code }()

@@ -58,14 +58,13 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 // fewCalls is the number of Backend calls after which a query must give way to others if there is no room for all.
 const fewCalls = 4
 
-// newWaiting returns a Lane for queries that wait for the Backend. A quarter of Limits.Requests is left to queries that
-// need no Backend call, and an eighth can wait for a place.
+// newWaiting returns a Lane for queries that wait for the Backend.
 func newWaiting(l *Limits) *xsync.Lane {
 	if l.InFlight == 0 || l.Requests == 0 { // no limit
 		return nil
 	}
-	places := max(l.Requests/8*5, min(l.InFlight, l.Requests))
-	return xsync.NewLane(places, places+l.Requests/8, patience(l.BackendTimeout)/2)
+	places := shareOf(l.Requests, backendShare)
+	return xsync.NewLane(places, places+shareOf(l.Requests, placeShare), patience(l.BackendTimeout)/2)
 }
 
 // patience returns how long a query waits for a slot, given BackendTimeout. For a place, it waits half of that.

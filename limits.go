@@ -105,10 +105,10 @@ type Limits struct {
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. A further call waits for at most half of
-	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). While five eighths of
-	// Requests (or InFlight, if that is more) wait for the Backend, a query waits for at most a quarter of
-	// BackendTimeout until one of them has its response, but fails at once if it has made four calls, or an eighth of
-	// Requests waits for that. So queries that need no Backend call are still served. Default: 64.
+	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). At most half of Requests
+	// waits for the Backend, so a higher InFlight has no effect. While that many wait, a further query waits for at
+	// most a quarter of BackendTimeout until one of them has its response, but fails at once if it has made four calls,
+	// or a sixteenth of Requests waits for that. So other requests are still served. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one
@@ -131,9 +131,11 @@ type Limits struct {
 	// for HTTP requests are counted too. Those for connection_init are counted separately, up to the same number. A
 	// further one waits for at most BackendTimeout, because many clients may reconnect at once. Requests with a body
 	// that is still arriving and responses that wait for their client are not counted, except for the first ones on
-	// each processor: together at most a sixteenth of the limit. A quarter of the limit is reserved for requests whose
-	// documents are already compiled. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with
-	// status 503), and so is one whose preparation does not begin within 5 s. Default: 1,024.
+	// each processor: together at most a sixteenth of the limit. At most nine sixteenths of the limit wait for
+	// the Backend, three sixteenths for the preparation of small requests, and an eighth for that of large ones, but at
+	// least one request each. The last eighth is left to queries whose documents are already compiled and that need no
+	// Backend call. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503), and so is
+	// one whose preparation does not begin within 5 s. Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body
