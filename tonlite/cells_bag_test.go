@@ -1,6 +1,7 @@
 package tonlite
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"runtime"
@@ -35,6 +36,7 @@ func widestBag(count int, claim byte) []byte {
 // megabyte, as the content of each kind of response.
 func TestTooManyCellsAreRejectedWithoutAllocation(t *testing.T) {
 	id := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: 7}
+	other := widestBag(maxTreeCells, 0)
 	header := func(data []byte) error { _, err := openProof(data, [32]byte{}, maxPathCells); return err }
 	for _, row := range []struct {
 		name string
@@ -51,14 +53,21 @@ func TestTooManyCellsAreRejectedWithoutAllocation(t *testing.T) {
 			return checkBack(lite.Link{Block: data, State: data})
 		}, 1 << 20},
 		{"a block", func(data []byte) error {
+			id.File = sha256.Sum256(data)
 			_, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
 			return err
 		}, 1 << 20},
 		{"a block with the maximum number of cells", func(data []byte) error {
 			data = widestBag(maxTreeCells, data[22]&^31)
+			id.File = sha256.Sum256(data)
 			_, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
 			return err
 		}, 48 << 20},
+		{"other bytes than those of the block", func(data []byte) error {
+			id.File = [32]byte{1}
+			_, _, err := parseBlock(lite.BlockData{ID: id, Data: other}, id, true)
+			return err
+		}, 1 << 20},
 	} {
 		for name, claim := range map[string]byte{"": 0, ", with claimed levels": 7 << 5} {
 			data := widestBag(100_000, claim)

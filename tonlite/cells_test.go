@@ -1,6 +1,7 @@
 package tonlite
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"math/big"
@@ -54,7 +55,11 @@ func FuzzCells(f *testing.F) {
 				_, err := verifyBalance(lite.AccountState{Proof: data, State: data}, id, [32]byte{1})
 				return err
 			},
-			func() error { _, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true); return err },
+			func() error {
+				id.File = sha256.Sum256(data)
+				_, _, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
+				return err
+			},
 			func() error { return checkForward(lite.Link{To: id, From: id, Dest: data, Config: data}) },
 			func() error { return checkBack(lite.Link{To: id, From: id, Block: data, State: data}) },
 			func() error { // a block with the right hash may still be malformed
@@ -193,6 +198,7 @@ func TestBlockThatChangesNestedProofsIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := lite.BlockID{Workchain: masterchain, Shard: wholeShard, SeqNo: 2660, Root: [32]byte(recorded.Hash(0))}
+	id.File = sha256.Sum256(data)
 	wantHeader, wantTops, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
 	if err != nil {
 		t.Fatal(err)
@@ -207,8 +213,9 @@ func TestBlockThatChangesNestedProofsIsRead(t *testing.T) {
 	update := block.Refs[2].Refs
 	block.Refs[2] = celltest.Merkle(cell.MerkleUpdate, update[0],
 		&celltest.Node{Data: []byte("state"), Refs: []*celltest.Node{update[1], nested}})
-	id.Root = block.Parse().Hash(0)
-	h, tops, err := parseBlock(lite.BlockData{ID: id, Data: block.Bag()}, id, true)
+	data = block.Bag()
+	id.Root, id.File = block.Parse().Hash(0), sha256.Sum256(data)
+	h, tops, err := parseBlock(lite.BlockData{ID: id, Data: data}, id, true)
 	if err != nil || !reflect.DeepEqual(h, wantHeader) || !slices.Equal(tops, wantTops) {
 		t.Errorf("got header %+v, shards %v and error %v; want %+v and %v", h, tops, err, wantHeader, wantTops)
 	}

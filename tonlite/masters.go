@@ -2,6 +2,7 @@ package tonlite
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -322,6 +323,9 @@ func parseBlock(answer lite.Message, id lite.BlockID, shards bool) (h header, to
 	a, ok := answer.(lite.BlockData)
 	if !ok {
 		return h, nil, errAnswer
+	}
+	if sha256.Sum256(a.Data) != id.File { // parsing other bytes could take a hundred times as long
+		return h, nil, fmt.Errorf("%w %v", errWrongBlock, id)
 	}
 	roots, err := cell.Parse(a.Data, 1, maxTreeCells)
 	if err != nil {

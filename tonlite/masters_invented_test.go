@@ -143,3 +143,31 @@ func TestServerThatNamesForgedBlocksIsNotUsed(t *testing.T) {
 		}
 	})
 }
+
+// TestServerThatSendsWrongBlocksIsNotUsedForAWhile uses a server that is nearer than the others. It names the right
+// blocks, but sends others: its valid responses must not make up for these.
+func TestServerThatSendsWrongBlocksIsNotUsedForAWhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(400)
+		liar, one, two := m.start(chain), m.start(chain), m.start(chain)
+		one.Delay(60 * time.Millisecond)
+		two.Delay(60 * time.Millisecond)
+		b := m.open(liar.Config(one, two), nil)
+		liar.SetLie(liteservertest.FalseBlock)
+		liar.Asked() // resets the count
+		for i := range uint32(10) {
+			q := chaingql.BlocksQuery{First: 50, After: cursor(20 + 30*i)}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			page, err := b.Blocks(ctx, q)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, page, chaingql.PageOf(chain.Blocks(), q))
+			time.Sleep(time.Second)
+		}
+		if n := liar.Asked()["getBlock"]; n > 60 { // each page reads 16 masterchain blocks
+			t.Errorf("the liar was asked for %d blocks, want at most 60", n)
+		}
+	})
+}

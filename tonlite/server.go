@@ -39,7 +39,7 @@ type server struct {
 	client      *lite.Client // the last connection, which may be lost
 	dialing     *dialAttempt // the attempt to connect that is in progress, or nil
 	retryAt     time.Time    // the server is not used before this time
-	convicted   time.Time    // until this time, no valid response and no failure changes retryAt
+	convicted   time.Time    // until this time, no failure changes retryAt
 	backoff     time.Duration
 	cause       error         // error of the last failure, as a text of bounded length
 	lastSuccess time.Time     // time of the last valid response
@@ -259,11 +259,12 @@ func (s *server) convict(err error) bool {
 	return true
 }
 
-// succeeded records a valid response to q, or to a Follow if q is nil.
+// succeeded records a valid response to q, or to a Follow if q is nil. If the server is not used at the moment, it has
+// failed since it received q, and could send a wrong response for each valid one.
 func (s *server) succeeded(q lite.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Now().Before(s.convicted) {
+	if time.Now().Before(s.retryAt) {
 		return
 	}
 	s.backoff, s.retryAt, s.cause, s.lastSuccess = 0, time.Time{}, nil, time.Now()
