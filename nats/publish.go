@@ -23,8 +23,8 @@ var errTailMoved = errors.New("the stream does not end where this writer expecte
 var errDuplicate = fmt.Errorf("the server has stored a message with the same ID: %w", errTailMoved)
 
 // publish appends blocks from the beginning of blocks after w.tail and returns their
-// number. If the stream allows batches, publish sends one atomic batch, and otherwise one
-// block.
+// number. If the stream allows batches and the server has room for one, publish sends one
+// atomic batch, and otherwise one block.
 //
 // Only one request is in flight at a time. A message contains the expected sequence number
 // of the message before it, but does not identify that message. If two requests were in
@@ -47,6 +47,9 @@ func (w *Writer) publish(ctx context.Context, blocks []chaingql.Block) (int, err
 		err = w.request(ctx, messages[0], last)
 	} else {
 		err = w.publishBatch(ctx, messages, last)
+		if hasCode(err, tooManyBatches, batchIncomplete) { // NATS 2.12 reports too many batches as batchIncomplete
+			return w.publish(ctx, blocks[:1])
+		}
 	}
 	if err != nil {
 		return 0, err

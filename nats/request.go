@@ -267,7 +267,7 @@ func (b *Backend) retryable(err error) bool {
 	return isAny(err, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
 		nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout,
 		jetstream.ErrTooManyStalledMsgs, errTorn) ||
-		hasCode(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway, batchIncomplete, tooManyBatches)
+		hasCode(err, clusterNotAvailable, clusterNotLeader, duplicateUnderway)
 }
 
 // These are error codes in the server's responses.
