@@ -26,7 +26,8 @@ func contract(t *testing.T, storage natschain.Storage, change func(*backendtest.
 	chains := 0
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		chains++
-		h := harness(t, s, &natschain.Options{Chain: fmt.Sprint("c", chains), Create: &storage})
+		opts := natschain.Options{Chain: fmt.Sprint("c", chains), Create: &storage, Timeout: patience}
+		h := harness(t, s, &opts)
 		change(&h)
 		return h
 	})
@@ -85,11 +86,13 @@ func harness(t *testing.T, s *broker, opts *natschain.Options) backendtest.Harne
 }
 
 func TestFileStorageFulfillsBackendContract(t *testing.T) {
+	t.Parallel()
 	contract(t, natschain.Storage{}, func(*backendtest.Harness) {})
 }
 
 // The lookups neither depend on the storage nor on the form of the cursors, and take the longest.
 func TestMemoryStorageWithSeqCursorsFulfillsBackendContract(t *testing.T) {
+	t.Parallel()
 	contract(t, natschain.Storage{Memory: true}, func(h *backendtest.Harness) {
 		h.Cursor = chaingql.SeqCursor
 		b := h.Backend.(*natschain.Backend)

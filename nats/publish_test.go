@@ -91,6 +91,7 @@ func TestWriterReportsStreamThatTakesItsSubjects(t *testing.T) {
 // TestAppendNoticesEqualNumberOfOtherBlocks restores the stream from a backup. Another Writer appends as many
 // blocks as were lost, so that the stream ends at the same sequence number as before, but with another block.
 func TestAppendNoticesEqualNumberOfOtherBlocks(t *testing.T) {
+	t.Parallel()
 	s, all, ctx := newBroker(t), blocks(40), t.Context()
 	b := open(t, s.ClientURL(), (&logbook{}).options())
 	w := writer(t, b)

@@ -219,6 +219,7 @@ func TestReadsReportBlocksDeletedFromMiddle(t *testing.T) {
 // TestAppendRejectsBlocksAfterLostBlocks uses a stream that lost its newest blocks, as may happen if all
 // servers lose power. Append must reject later blocks until the lost ones are appended again.
 func TestAppendRejectsBlocksAfterLostBlocks(t *testing.T) {
+	t.Parallel()
 	s := newBroker(t)
 	b, all, ctx := open(t, s.ClientURL(), nil), blocks(20), context.Background()
 	w := writer(t, b)

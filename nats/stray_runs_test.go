@@ -208,6 +208,7 @@ func TestStrayRunThatIsLongerThanTheChainIsSkipped(t *testing.T) {
 // TestManyStrayMessagesAreSkipped publishes more stray messages after the newest block than a survey covers, and then
 // more blocks.
 func TestManyStrayMessagesAreSkipped(t *testing.T) {
+	t.Parallel()
 	const junk = 17_000
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 600)
 	book := &logbook{}
@@ -297,6 +298,7 @@ func TestBlockWithNonCanonicalSubjectIsSkipped(t *testing.T) {
 // TestAppendAfterBlockLossLeavesNoGap uses a Writer whose chain lost its newest blocks, or all blocks.
 // Append must reject blocks that would leave a gap.
 func TestAppendAfterBlockLossLeavesNoGap(t *testing.T) {
+	t.Parallel()
 	s, ctx, all := newBroker(t), context.Background(), numbered(1, 20)
 	b := open(t, s.ClientURL(), nil)
 	w := writer(t, b)

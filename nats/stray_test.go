@@ -161,6 +161,7 @@ func expectReads(t *testing.T, b *natschain.Backend, want []chaingql.Block) {
 // TestStrayMessagesAreListedAndRemoved publishes stray messages of each kind among the blocks. After
 // StrayMessages has listed them and RemoveStray has removed them, reads and Writers must still work.
 func TestStrayMessagesAreListedAndRemoved(t *testing.T) {
+	t.Parallel()
 	s, ctx, all := newBroker(t), context.Background(), blocks(120)
 	b, js := open(t, s.ClientURL(), (&logbook{}).options()), raw(t, s.ClientURL())
 	w := writer(t, b)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestBalancesWrittenBySQLAreReadExactly(t *testing.T) {
+	t.Parallel()
 	s := sharedServer(t)
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})

@@ -18,6 +18,7 @@ import (
 // TestAppendRepeatsBlocksThatAnOperatorDeletes repeats stored blocks while an operator deletes the oldest of them one
 // by one. Blocks that were pruned count as stored, so no call may return ErrConflict.
 func TestAppendRepeatsBlocksThatAnOperatorDeletes(t *testing.T) {
+	t.Parallel()
 	s := sharedServer(t)
 	opts := &postgres.Options{Schema: newSchema()}
 	w := writer(t, open(t, s.dsn("postgres"), opts))
@@ -49,6 +50,7 @@ func TestAppendRepeatsBlocksThatAnOperatorDeletes(t *testing.T) {
 // TestPruneSucceedsWhileAnOperatorDeletes calls Prune while a transaction of an operator has locked or deleted blocks
 // that Prune wants to delete.
 func TestPruneSucceedsWhileAnOperatorDeletes(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct{ name, before, after, want string }{
 		{"more than Prune", "DELETE FROM %s.blocks WHERE cursor < '04'", "COMMIT", "[04 05]"},
 		{ // PostgreSQL ends one of the transactions, usually that of Prune

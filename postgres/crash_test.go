@@ -19,6 +19,7 @@ const crashes = 3 // number of times that the server is killed
 // The test kills PostgreSQL while an indexer writes, a loop resumes Follow whenever it fails, and a client
 // subscribes through a Handler.
 func TestServerCrashLosesNoBlocks(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t)
 	opts := &postgres.Options{Schema: "live"}
 	backend := open(t, s.tcp(s.port, "postgres", "postgres"), opts)

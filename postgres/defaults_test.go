@@ -29,6 +29,7 @@ func TestOpenWithoutOptionsUsesTheDefaultSchema(t *testing.T) {
 
 // TestOpenFailsIfOnlyForeignNotificationsArrive replaces pg_notify with a function that sends another payload.
 func TestOpenFailsIfOnlyForeignNotificationsArrive(t *testing.T) {
+	t.Parallel()
 	s := sharedServer(t)
 	other := fmt.Sprintf("other%d", schemas.Add(1))
 	s.admin(t, "CREATE SCHEMA "+other,

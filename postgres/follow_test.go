@@ -205,6 +205,7 @@ func TestFollowFindsBlocksWithoutNotification(t *testing.T) {
 }
 
 func TestPollingBackendUsesNeitherListenNorPreparedStatements(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t, "log_statement=all", "fsync=off")
 	schema := newSchema()
 	b := open(t, s.dsn("postgres"), &postgres.Options{Schema: schema, PollInterval: 5 * time.Millisecond})

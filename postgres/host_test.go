@@ -24,6 +24,7 @@ func buildExample(t *testing.T) string {
 
 // The first process writes and serves the chain, and the second one only serves it.
 func TestTwoExampleProcessesShareOneChain(t *testing.T) {
+	t.Parallel()
 	s := sharedServer(t)
 	program, schema := buildExample(t), newSchema()
 	host(t, program, "-dsn", s.dsn("postgres"), "-schema", schema, "-simulate", "50", "-addr", testkit.FreeAddress(t))
@@ -37,6 +38,7 @@ func TestTwoExampleProcessesShareOneChain(t *testing.T) {
 }
 
 func TestFirstSignalEndsReadinessOfTheExampleAndSecondSignalEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	s := sharedServer(t)
 	program := buildExample(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {

@@ -15,6 +15,7 @@ import (
 // The test turns off autovacuum, which would also refresh statistics. It writes with the owner of the table, and
 // with a role that may not ANALYZE the table.
 func TestWriterRefreshesStatisticsAfter100000Blocks(t *testing.T) {
+	t.Parallel()
 	s := sharedServer(t)
 	worker := fmt.Sprintf("loader%d", schemas.Add(1))
 	s.admin(t, "CREATE ROLE "+worker+" LOGIN PASSWORD 'x'")

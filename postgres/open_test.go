@@ -204,6 +204,7 @@ func TestConnectionErrorsOmitPassword(t *testing.T) {
 }
 
 func TestTimeoutEndsReadsIfServerStalls(t *testing.T) {
+	t.Parallel()
 	s := sharedServer(t)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port))
 	b := open(t, s.tcp(p.Port(), "postgres", "postgres"), nil)

@@ -71,6 +71,7 @@ func TestReadThatServerRollsBackIsRepeated(t *testing.T) {
 
 // A role or a DSN may have timeouts of its own. They end a statement that waits for a lock before Options.Timeout does.
 func TestTimeoutOfServerIsErrUnavailable(t *testing.T) {
+	t.Parallel()
 	s, schema := sharedServer(t), newSchema()
 	open(t, s.dsn("postgres"), &postgres.Options{Schema: schema})
 	for _, setting := range []string{"statement_timeout", "lock_timeout"} {

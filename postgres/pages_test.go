@@ -24,6 +24,7 @@ const fewForOne = 15
 // The test counts the buffers that each statement touches. No statement may read rows that are not in its page,
 // whether the blocks that it selects are frequent or rare, and regardless of the planner's statistics.
 func TestEveryPageUsesAnIndex(t *testing.T) {
+	t.Parallel()
 	for _, statistics := range []string{"none", "of an empty table", "of the first blocks", "current"} {
 		t.Run(statistics, func(t *testing.T) { testPagePlans(t, statistics) })
 	}

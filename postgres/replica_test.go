@@ -10,6 +10,7 @@ import (
 )
 
 func TestBackendPollsReadOnlyReplica(t *testing.T) {
+	t.Parallel()
 	primary := ownServer(t, "fsync=off")
 	w := writer(t, open(t, primary.dsn("postgres"), &postgres.Options{Schema: "live"}))
 	all := backendtest.Chain(30, 1)
@@ -40,6 +41,7 @@ func TestBackendPollsReadOnlyReplica(t *testing.T) {
 }
 
 func TestFollowPollsWhenItsServerHasBecomeReplica(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t, "fsync=off")
 	b := open(t, s.dsn("postgres"), nil)
 	all := backendtest.Chain(20, 1)

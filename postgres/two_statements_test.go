@@ -123,6 +123,7 @@ func TestPagesReadInOneTransactionMeetContract(t *testing.T) {
 
 // The test runs TestPagesReadInOneTransactionMeetContract in another process, because that test must fail there.
 func TestPagesReadInTwoTransactionsViolateContract(t *testing.T) {
+	t.Parallel()
 	sharedServer(t) // skips if there is no server
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
