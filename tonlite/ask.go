@@ -78,8 +78,9 @@ func (set *servers) closeConnections() {
 	}
 }
 
-// connectGrace is how long connectAll waits for more servers after the first one has connected.
-const connectGrace = 250 * time.Millisecond
+// connectGrace is how long connectAll waits for more servers after the first one has connected. A server that is far
+// away needs several round trips, and the nearest one may be stuck.
+const connectGrace = time.Second
 
 // connectAll connects to all servers concurrently. After the first success it waits at most
 // connectGrace for more servers. Of the servers that have connected by then, it prefers the one

@@ -85,7 +85,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		b.Close()
 		return nil, fmt.Errorf("tonlite: no lite server in the configuration works: %w", err)
 	}
-	if _, err := b.currentHead(ctx); err != nil {
+	if err := b.firstHead(ctx); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("tonlite: read and prove the newest masterchain block: %w", err)
 	}

@@ -29,6 +29,59 @@ func (b *Backend) knownHead() (head lite.BlockID, live bool) {
 	return b.head, b.following > 0 && b.head.SeqNo > 0
 }
 
+// firstHead proves the newest block of the server that responds first. Because that server may be stuck, or hide new
+// blocks, firstHead then continues with the servers that have announced a newer block, as long as each attempt proves
+// more than maxLag blocks. A server that announces a false block therefore delays it by at most a timeout.
+func (b *Backend) firstHead(ctx context.Context) error {
+	if _, err := b.readHead(ctx); err != nil {
+		return err
+	}
+	for {
+		before := b.proven()
+		if b.proveNewer(ctx); b.proven()-before <= maxLag {
+			return nil
+		}
+	}
+}
+
+// proven returns the seq_no of the newest accepted masterchain block, or of the newest proven key block if that is
+// newer.
+func (b *Backend) proven() uint32 {
+	head, _ := b.knownHead()
+	b.prover.mu.Lock()
+	defer b.prover.mu.Unlock()
+	return max(head.SeqNo, b.prover.key.SeqNo)
+}
+
+// proveNewer asks the servers that have announced a newer block than the head for their newest blocks, for at most
+// Options.Timeout, and makes the newest one that can be proven the head. If that takes longer, the key blocks proven so
+// far are kept.
+func (b *Backend) proveNewer(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	current := func(i int) bool {
+		head, _ := b.knownHead()
+		return b.servers.all[i].height() <= head.SeqNo
+	}
+	q := lite.GetMasterchainInfo{}
+	newer := slices.DeleteFunc(b.servers.order(q), current)
+	_ = b.servers.askIn(ctx, newer, q, func(ctx context.Context, answer lite.Message) error {
+		id, err := announced(answer)
+		switch {
+		case err != nil:
+			return err
+		case b.opts.Unproven: // no block depends on the first head yet
+			err = b.acceptUnproven(ctx, id, lite.BlockID{})
+		default:
+			err = b.advance(ctx, id)
+		}
+		if err == nil && slices.ContainsFunc(newer, func(i int) bool { return !current(i) }) {
+			err = errLagging
+		}
+		return err
+	})
+}
+
 // watchHead returns the newest accepted masterchain block, and a channel that is closed when a newer one is
 // accepted.
 func (b *Backend) watchHead() (head lite.BlockID, moved <-chan struct{}) {
