@@ -31,13 +31,14 @@ type requestState struct {
 //
 // There are three kinds of requests: compiled, small and large. At most one request of each kind per processor is
 // prepared at once, and fast requests do not wait for slow ones. Requests whose documents are already compiled take
-// microseconds. A document of 1.5 kB can take milliseconds to compile. A document that a client names by its hash can
-// take as long if its @skip and @include have new values. Large requests take ten times as long as small ones.
+// microseconds, so over HTTP they need no slot. A document of 1.5 kB can take milliseconds to compile, and a body of
+// 16 KiB a millisecond to decode. A document that a client names by its hash can take as long if its @skip and @include
+// have new values. Large requests take ten times as long as small ones.
 //
 // Except for large ones, messages on sockets have slots of their own, because there may be far more of them.
 type preparations struct {
-	http, messages struct{ compiled, small *xsync.Lane }
-	large          *xsync.Lane
+	small, large *xsync.Lane
+	messages     struct{ compiled, small *xsync.Lane }
 }
 
 // preparationPatience is how long a request waits for a slot: all clients may reconnect at once.
@@ -60,9 +61,8 @@ func newPreparations(requests int) (p preparations) {
 	newLane := func(callers int) *xsync.Lane {
 		return xsync.NewLane(runtime.GOMAXPROCS(0), callers, preparationPatience)
 	}
-	p.http.compiled, p.http.small = newLane(0), newLane(shareOf(requests, smallShare))
+	p.small, p.large = newLane(shareOf(requests, smallShare)), newLane(shareOf(requests, largeShare))
 	p.messages.compiled, p.messages.small = newLane(0), newLane(0)
-	p.large = newLane(shareOf(requests, largeShare))
 	return p
 }
 
@@ -76,29 +76,25 @@ type prepared struct {
 
 // run calls prepare for a request of n bytes, in a slot. For a small request, it first calls prepare with compiled set,
 // so that prepare only looks for a compiled document. If the lane of the request is full or has no free slot in time,
-// run refuses the request. It does nothing for a client that has left meanwhile, so that ctx is done. To find its
-// document, a small request in a reserve needs no slot.
+// run refuses the request. It does nothing for a client that has left meanwhile, so that ctx is done.
 func (p *preparations) run(
-	ctx context.Context, n int, socket, reserved bool, prepare func(compiled bool) (prepared, *httpError),
+	ctx context.Context, n int, socket bool, prepare func(compiled bool) (prepared, *httpError),
 ) (prepared, *httpError) {
-	lanes := &p.http
-	if socket {
-		lanes = &p.messages
-	}
 	if n > freeBytes {
 		return inSlot(ctx, p.large, false, prepare)
 	}
+	var compiled *xsync.Lane // nil means that no slot is needed
+	small := p.small
+	if socket {
+		compiled, small = p.messages.compiled, p.messages.small
+	}
 	if n <= reservedBytes || !socket { // decoding a longer message would delay the others
-		compiled := lanes.compiled
-		if reserved && n <= reservedBytes {
-			compiled = nil
-		}
 		found, refused := inSlot(ctx, compiled, true, prepare)
 		if refused != nil || found.op != nil || found.errs != nil {
 			return found, refused
 		}
 	}
-	return inSlot(ctx, lanes.small, false, prepare)
+	return inSlot(ctx, small, false, prepare)
 }
 
 func inSlot(
@@ -114,18 +110,16 @@ func inSlot(
 	return prepared{}, unavailable(false, "Requests", "requests")
 }
 
-// prepareHTTP prepares a request that was received. It does not decode a body of the usual form whose document is
-// compiled.
+// prepareHTTP prepares a request of n bytes that was received. It does not decode a body of the usual form whose
+// document is compiled. If compiled is set, it decodes only quick requests.
 func (h *Handler) prepareHTTP(
-	ctx context.Context, r *http.Request, x *requestState, compiled bool,
+	ctx context.Context, r *http.Request, x *requestState, n int, compiled bool,
 ) (prepared, *httpError) {
 	depth := h.opts.Limits.Depth
 	var asked *request
 	var refused *httpError
-	switch {
-	case !gqlhttp.HasBody(r):
-		asked, refused = decodeURL(r.URL.RawQuery, depth)
-	case h.trusted == nil && x.scan.read(x.body, depth):
+	switch body := gqlhttp.HasBody(r); {
+	case body && h.trusted == nil && x.scan.read(x.body, depth):
 		if h.plans.Find(&x.bound, x.scan.query, x.scan.operation, x.scan.given) {
 			return prepared{op: &x.bound}, nil
 		}
@@ -133,9 +127,13 @@ func (h *Handler) prepareHTTP(
 		if compiled && !x.bound.Subscribes() {
 			return prepared{}, nil
 		}
-		fallthrough
-	default:
 		asked, refused = decodeRequest(x.body, depth)
+	case compiled && n > quickBytes:
+		return prepared{}, nil
+	case body:
+		asked, refused = decodeRequest(x.body, depth)
+	default:
+		asked, refused = decodeURL(r.URL.RawQuery, depth)
 	}
 	if refused != nil {
 		return prepared{}, refused

@@ -173,6 +173,32 @@ func TestCompiledQueriesDoNotWaitForCompilations(t *testing.T) {
 	}
 }
 
+// Bodies that take a millisecond to decode must not delay queries whose documents are compiled.
+func TestCompiledQueriesDoNotWaitForBodiesWithManyValues(t *testing.T) {
+	values := strings.Repeat(`{"":1},`, 1500) + `1`
+	for name, slow := range map[string]string{
+		"extensions": `{"query":"{info{version}}","extensions":{"x":[` + values + `]}}`,
+		"variables":  `{"query":"{info{version}}","variables":{"x":[` + values + `]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const requests = 64
+				h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{Requests: requests}})
+				equal(t, "status of the first query", post(h, `{"query":"{info{version}}"}`).Code, 200)
+				release := h.HoldPreparations()
+				responses := postAll(h, 2*requests, func(int) string { return slow })
+				begun := time.Now()
+				equal(t, "status of a known query", post(h, `{"query":"{info{version}}"}`).Code, 200)
+				equal(t, "time it took", time.Since(begun), 0)
+				equal(t, "slow bodies that are refused at once", len(responses), 2*requests-12+runtime.GOMAXPROCS(0))
+				release()
+				synctest.Wait()
+				equal(t, "responses", len(responses), 2*requests)
+			})
+		})
+	}
+}
+
 // heldDocument is the body of a small request that exceeds the alias limit of a Handler from heldPreparation.
 var heldDocument = body("{a:info{version}b:info{version}}", nil)
 

@@ -52,7 +52,7 @@ func (h *Handler) Pending() (bodies, answers int) {
 // HoldPreparations makes all requests wait to be prepared until release is called.
 func (h *Handler) HoldPreparations() (release func()) {
 	p := &h.preparing
-	all := []*xsync.Lane{p.http.compiled, p.http.small, p.messages.compiled, p.messages.small, p.large}
+	all := []*xsync.Lane{p.small, p.messages.compiled, p.messages.small, p.large}
 	for _, lane := range all {
 		for range runtime.GOMAXPROCS(0) {
 			lane.Enter(context.Background())

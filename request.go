@@ -47,9 +47,12 @@ func (h *Handler) accept(
 		h.writeError(w, r, refused)
 		return nil, nil
 	}
-	size := max(len(x.body), len(r.URL.RawQuery))
-	prepare := func(compiled bool) (prepared, *httpError) { return h.prepareHTTP(ctx, r, x, compiled) }
-	p, refused := h.preparing.run(r.Context(), size, false, work.reserved, prepare)
+	size := len(r.URL.RawQuery)
+	if gqlhttp.HasBody(r) { // otherwise x has the body of an earlier request
+		size = max(size, len(x.body))
+	}
+	prepare := func(compiled bool) (prepared, *httpError) { return h.prepareHTTP(ctx, r, x, size, compiled) }
+	p, refused := h.preparing.run(r.Context(), size, false, prepare)
 	if refused != nil {
 		work.leave() // the client may read the response slowly
 		h.writeError(w, r, refused)

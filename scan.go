@@ -2,6 +2,7 @@ package chaingql
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/chaingql/chaingql/internal/plan"
 	"github.com/chaingql/chaingql/internal/strictjson"
@@ -16,6 +17,7 @@ type scan struct {
 	operation string
 	given     []plan.Variable
 	short     bool        // the body is so short that variables may refer to it
+	quick     bool        // the body is so short that variables may be lists and objects
 	texts     []plan.Text // with a capacity of maxScanned, because the variables have pointers to them
 	strictjson.Reader
 }
@@ -23,6 +25,9 @@ type scan struct {
 // maxScanned is the maximum number of variables in a body that a scan accepts. It is small because a scan compares each
 // key with all others to find repeated keys.
 const maxScanned = 16
+
+// quickBytes is the maximum size of a request that takes only microseconds to decode, whatever it contains.
+const quickBytes = 1 << 10
 
 // maxText is the maximum length of a string variable that is not copied at once. It is copied for most fields that use
 // it.
@@ -34,6 +39,7 @@ func (s *scan) read(body []byte, depth int) bool {
 		depth = strictjson.MaxDepth
 	}
 	s.query, s.operation, s.given, s.texts, s.short = nil, "", s.given[:0], s.texts[:0], len(body) <= reservedBytes
+	s.quick = len(body) <= quickBytes
 	s.Reset(body, depth-2) // depth-2 levels are left for the value of a variable
 	if depth < 2 || !s.Is('{') {
 		return false
@@ -105,8 +111,14 @@ func (s *scan) variables() bool {
 	return false
 }
 
+// errSlow is the error of a variable that may take long to decode.
+var errSlow = errors.New("chaingql: list or object in a long body")
+
 // value reads the value of a variable. It does not copy a short string.
 func (s *scan) value() (any, error) {
+	if !s.quick && s.IsNested() {
+		return nil, errSlow
+	}
 	if !s.short || !s.IsText() {
 		return s.Value()
 	}

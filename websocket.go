@@ -158,7 +158,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		return gqlws.Operation{}, requestError(false, badRequest("Must provide query string.").Error)
 	}
 	depth := s.h.opts.Limits.Depth
-	p, refused := s.h.preparing.run(ctx, len(payload), true, false, func(compiled bool) (prepared, *httpError) {
+	p, refused := s.h.preparing.run(ctx, len(payload), true, func(compiled bool) (prepared, *httpError) {
 		if !compiled && s.left() { // otherwise clients could send many new documents, over one socket at a time
 			return prepared{}, clientLeft()
 		}

@@ -76,6 +76,9 @@ func (r *Reader) Is(c byte) bool {
 // IsText skips white space and reports whether a string comes next.
 func (r *Reader) IsText() bool { return r.peek() == '"' }
 
+// IsNested reports whether the next value is an object or an array.
+func (r *Reader) IsNested() bool { c := r.peek(); return c == '{' || c == '[' }
+
 // Null skips white space and reads null if it comes next. It reports whether it has read null.
 func (r *Reader) Null() bool { return r.peek() == 'n' && r.word("null") }
 
