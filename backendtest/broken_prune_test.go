@@ -197,6 +197,26 @@ var brokenPrunes = []brokenBackend{
 			}}
 		},
 	), "while blocks were pruned, omitted cursor"},
+	{"Blocks with Before checks the cursor before it reads", changePruned(
+		func(_ *pruneRecord, c *memchain.Chain) override {
+			return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+				if q.Before == "" {
+					return c.Blocks(ctx, q)
+				}
+				return checkThenRead(ctx, c, q, pace)
+			}}
+		},
+	), "while blocks were pruned, omitted cursor"},
+	{"Blocks with Before and First reads a page in two parts", changePruned(
+		func(_ *pruneRecord, c *memchain.Chain) override {
+			return override{blocks: func(ctx context.Context, q query) ([]block, error) {
+				if q.Before == "" || q.After != "" || q.First < 2 {
+					return c.Blocks(ctx, q)
+				}
+				return readInTwoParts(ctx, c, q)
+			}}
+		},
+	), "while blocks were pruned, omitted cursor"},
 	{"the newest blocks are lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Prune = nil
 		h.Reopen = func() (chaingql.Backend, error) { return withFirst(c, 50) }
@@ -265,6 +285,20 @@ func checkThenRead(ctx context.Context, c *memchain.Chain, q query, between func
 		return nil, err
 	}
 	return chaingql.PageOf(page, q), nil
+}
+
+// readInTwoParts reads the first block of a page, and then the others. It hides that blocks were pruned in between.
+func readInTwoParts(ctx context.Context, c *memchain.Chain, q query) ([]block, error) {
+	one := q
+	one.First = 1
+	page, err := c.Blocks(ctx, one)
+	if err != nil || len(page) == 0 {
+		return page, err
+	}
+	pace()
+	rest, err := c.Blocks(ctx, q)
+	rest = slices.DeleteFunc(rest, func(b block) bool { return b.Cursor <= page[0].Cursor })
+	return append(page, rest[:min(len(rest), q.First-1)]...), err
 }
 
 // The rule must detect blocks that are pruned between the check and the read even if the

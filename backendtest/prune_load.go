@@ -124,6 +124,9 @@ func (r *pruneLoad) readPage(t *trial, rng *rand.Rand) {
 	if rng.IntN(4) > 0 { // most often the cursor that the next Prune makes too old
 		q.After = r.all[max(0, r.nearOldest(rng)-1)].Cursor
 	}
+	if rng.IntN(4) == 0 {
+		q.Before = r.all[min(max(0, r.nearOldest(rng))+1+rng.IntN(60), len(r.all)-1)].Cursor
+	}
 	if rng.IntN(3) == 0 {
 		b := pick(rng, r.all)
 		if q.Workchain = &b.Workchain; rng.IntN(2) == 0 {
