@@ -3,9 +3,11 @@ package natschain
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/big"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/nats-io/nats.go"
@@ -138,30 +140,40 @@ func withNewID(m *nats.Msg) *nats.Msg {
 // shows which one that was.
 type unackedIDs struct {
 	mu  sync.Mutex
-	ids map[string]string
+	ids map[string]unackedID
 }
+
+type unackedID struct {
+	id   string
+	sent time.Time // when SetBalances failed
+}
+
+// unackedFor is the time after which a message that was not acknowledged counts as lost.
+const unackedFor = 10 * time.Minute
 
 func (x *unackedIDs) id(subject string) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.ids[subject]
+	return x.ids[subject].id
 }
 
 func (x *unackedIDs) add(messages []*nats.Msg) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ids == nil {
-		x.ids = make(map[string]string)
+		x.ids = make(map[string]unackedID)
 	}
+	now := time.Now()
+	maps.DeleteFunc(x.ids, func(_ string, u unackedID) bool { return now.Sub(u.sent) > unackedFor })
 	for _, m := range messages {
-		x.ids[m.Subject] = m.Header.Get(jetstream.MsgIDHeader)
+		x.ids[m.Subject] = unackedID{m.Header.Get(jetstream.MsgIDHeader), now}
 	}
 }
 
 func (x *unackedIDs) remove(m *nats.Msg) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ids[m.Subject] == m.Header.Get(jetstream.MsgIDHeader) {
+	if x.ids[m.Subject].id == m.Header.Get(jetstream.MsgIDHeader) {
 		delete(x.ids, m.Subject)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go"
 )
 
@@ -116,6 +118,14 @@ func TestFailedBalanceReplacesNoneOfAnotherWriter(t *testing.T) {
 	if nano, err := host.Balance(ctx, account); err != nil || nano.Int64() != 200 {
 		t.Errorf("got balance %v and error %v, want 200, which the second indexer set last", nano, err)
 	}
+}
+
+func TestBalancesThatFailedLongAgoNeedNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if n := natschain.KeepUnacked(1000, time.Minute); n > 11 {
+			t.Errorf("after a failed balance per minute: got %d IDs, want those of the last 10 minutes", n)
+		}
+	})
 }
 
 // deliverLate sends data, messages in the protocol of NATS, to the server.

@@ -2,6 +2,7 @@ package natschain
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -62,4 +63,14 @@ func (b *Backend) EnterPage(ctx context.Context, q chaingql.BlocksQuery) (leave 
 	defer cancel()
 	_, leave, err = b.pages.enter(ctx, &q)
 	return leave, err
+}
+
+// KeepUnacked lets a balance of a new account fail every interval, n times, and returns how many IDs are kept then.
+func KeepUnacked(n int, interval time.Duration) int {
+	var x unackedIDs
+	for i := range n {
+		x.add([]*nats.Msg{withNewID(&nats.Msg{Subject: fmt.Sprint(i), Header: nats.Header{}})})
+		time.Sleep(interval)
+	}
+	return len(x.ids)
 }
