@@ -239,11 +239,12 @@ func (s *eventStream) leave(why error) {
 // endFor ends the stream: the client receives err, and hooks receive the reason why. If the subscription has already
 // ended by itself, its own ending is used instead.
 func (s *eventStream) endFor(why error, err *plan.Error) (gqlsse.Event, error) {
+	cursor := s.cursor() // first: if a gap is found meanwhile, pending has the position
 	if end := s.pending(); end != nil {
 		return s.end(end)
 	}
 	s.ended = why
-	return s.end(endAt(err, s.cursor(), true))
+	return s.end(endAt(err, cursor, true))
 }
 
 // end returns the last event, which contains the error. If the client should resume, the id of the event is the cursor

@@ -2,7 +2,6 @@ package chaingql
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -150,7 +149,7 @@ type stream interface {
 	behind() bool
 	// id returns the id of the event that next has returned last.
 	id() string
-	// cursor returns the position to resume from, or "" if there is none.
+	// cursor returns the position to resume from, or "" if there is none. After a gap, only the ending has a position.
 	cursor() string
 	// pending returns the ending that next will return, or nil if the stream continues. A pending ending takes
 	// precedence over other reasons to end the stream.
@@ -302,8 +301,11 @@ func (s *subscription) behind() bool { return s.isBehind }
 func (s *subscription) id() string { return s.chain.cursor(s.reader.LastReturned(), s.gaps) }
 
 func (s *subscription) cursor() string {
-	cursor := s.reader.Cursor()
-	return s.chain.cursor(cursor, s.reader.ReportedGaps(cursor))
+	cursor, gaps, err := s.reader.ResumePoint()
+	if err != nil { // the cursor would report the gap without STREAM_GAP
+		return ""
+	}
+	return s.chain.cursor(cursor, gaps)
 }
 
 func (s *subscription) pending() *ending {
@@ -338,13 +340,4 @@ func (s *subscription) close(why error) {
 	defer s.forget()
 	defer s.reader.Close()
 	s.observed.ended(s.reader.Cursor(), why)
-}
-
-// requestError converts errors to the type of gqlws.
-func requestError(lost bool, errs ...*plan.Error) *gqlws.RequestError {
-	e := &gqlws.RequestError{Lost: lost}
-	for _, err := range errs {
-		e.Errors = append(e.Errors, json.RawMessage(err.AppendJSON(nil)))
-	}
-	return e
 }

@@ -189,6 +189,32 @@ func TestSubscriptionThatEndsDuringAGapRepairReceivesStreamGap(t *testing.T) {
 	}
 }
 
+// A heartbeat is due when the search for a missing block ends. If its id contained the reported gap, a browser that
+// reconnects with the id would never receive STREAM_GAP.
+func TestHeartbeatBeforeStreamGapDoesNotReportTheGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := weave("mabmab" + "maa")
+		s := newGappyChain(t, blocks[:6], blocks[7].Cursor)
+		s.permanent = true
+		h, _ := newHandler(t, s, chaingql.Options{KeepAliveInterval: 10 * time.Second})
+		n := serve(t, mounted(h))
+		var streams []*events
+		for range 200 { // each of them sends the heartbeat or STREAM_GAP first
+			streams = append(streams, n.stream(t, allBlocks))
+		}
+		synctest.Wait()
+		commit(t, s.Chain, blocks[6])
+		time.Sleep(5 * time.Second)
+		commit(t, s.Chain, blocks[8:]...)
+		time.Sleep(6 * time.Second)
+		for _, e := range streams {
+			if id, _ := e.position.Load().(string); strings.Contains(id, "!") {
+				t.Errorf("a heartbeat contained the id %q before STREAM_GAP", id)
+			}
+		}
+	})
+}
+
 // Clients of graphql-ws restart an operation on their next connection only if it has not ended. Therefore the
 // connection_error contains all cursors.
 func TestConnectionErrorHasTheCursorOfEachSubscription(t *testing.T) {

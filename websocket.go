@@ -3,6 +3,7 @@ package chaingql
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
@@ -228,6 +229,15 @@ func (s socketStream[S]) Pending() *gqlws.RequestError {
 }
 
 func (s socketStream[S]) Close(why error) { s.stream.close(why) }
+
+// requestError converts errors to the type of gqlws.
+func requestError(lost bool, errs ...*plan.Error) *gqlws.RequestError {
+	e := &gqlws.RequestError{Lost: lost}
+	for _, err := range errs {
+		e.Errors = append(e.Errors, json.RawMessage(err.AppendJSON(nil)))
+	}
+	return e
+}
 
 // runQuery runs a query and counts its response in the account of the socket.
 func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text []byte) {

@@ -95,7 +95,7 @@ func (w *modelClient) next(t *testing.T, l *Log[shardBlock], f *shardSource, acc
 		w.sentBack = append(w.sentBack, lost.Cursor)
 		w.start = min(w.start, lost.Cursor) // it may also lack a block from before its first start
 		w.Close()
-		w.interest.Reported = w.ReportedGaps(lost.Cursor)
+		w.interest.Reported = w.reportedAt(lost.Cursor)
 		w.join(t, l, &lost.Cursor)
 		return true
 	case err != nil:
@@ -288,7 +288,7 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 							w.Close()
 							last := cursorOf(w.got[n-1])
 							w.cuts = append(w.cuts, last)
-							w.interest.Reported = w.ReportedGaps(last)
+							w.interest.Reported = w.reportedAt(last)
 							if rnd.IntN(2) == 0 {
 								w.interest.Reported = 0 // the client has stored the cursor without its ReportedGaps
 							}

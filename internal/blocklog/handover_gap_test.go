@@ -68,7 +68,7 @@ func TestGapBetweenPagesAndWindowIsReported(t *testing.T) {
 				}
 				all.Close()
 				i, back := blocksOf(), cursorOf(3)
-				i.After, i.Reported = &back, all.ReportedGaps(back)
+				i.After, i.Reported = &back, all.reportedAt(back)
 				again, err := l.Join(i)
 				if err != nil {
 					t.Fatal(err)
@@ -162,7 +162,7 @@ func TestGapAroundTheCursorIsReportedOncePerClient(t *testing.T) {
 			}
 		}
 		// The first client continued, and its connection was cut.
-		i.Reported = first.ReportedGaps(first.Cursor()) &^ sentBackHere
+		i.Reported = first.reportedAt(first.Cursor()) &^ sentBackHere
 		back, err := l.Join(i)
 		if err != nil {
 			t.Fatal(err)

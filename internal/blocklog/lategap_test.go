@@ -61,7 +61,7 @@ func TestReaderOfEmptyChainReceivesErrGapIfFirstBlocksWerePruned(t *testing.T) {
 				_, _ = takeAll(r) // requests a page
 				synctest.Wait()
 				got, err := takeAll(r)
-				if !errors.Is(err, ErrGap) || r.Cursor() != "" || len(got) > 0 || r.ReportedGaps("") == 0 {
+				if !errors.Is(err, ErrGap) || r.Cursor() != "" || len(got) > 0 || r.reportedAt("") == 0 {
 					t.Errorf("%d blocks pruned: read blocks %v and error %v, and Cursor is %q; want only ErrGap",
 						pruned, got, err, r.Cursor())
 				}
@@ -102,7 +102,7 @@ func TestPermanentGapEndsCatchingUpReader(t *testing.T) {
 		time.Sleep(2 * repairTimeout)
 		expectGap(t, before, 2)
 		i := blocksOf()
-		i.Reported = before.ReportedGaps(cursorOf(2))
+		i.Reported = before.reportedAt(cursorOf(2))
 		expectEventually(t, joinAt(t, l, i, 2), 4, 5, 6, 7, 8, 9, 10) // all stored blocks: the gap has been reported
 	})
 }
@@ -138,7 +138,7 @@ func TestClientThatResumesIsSentBackForEachOfManyGaps(t *testing.T) {
 				exact++
 			}
 			i := blocksOf()
-			i.Reported = r.ReportedGaps(lost.Cursor)
+			i.Reported = r.reportedAt(lost.Cursor)
 			i.After = &lost.Cursor
 			again, _ := l.Join(i)
 			if _, err := takeAll(again); err != nil {

@@ -130,7 +130,7 @@ func readPastBothGaps(t *testing.T, f *shardSource, l *Log[shardBlock]) {
 		if want == 0 && (gap != "" || len(got) != len(f.all)-5) || want > 0 && gap != cursorOf(want) {
 			t.Fatalf("read %d blocks and gap %q, want a gap after block %d", len(got), gap, want)
 		}
-		after, i.Reported = gap, r.ReportedGaps(gap)
+		after, i.Reported = gap, r.reportedAt(gap)
 		r.Close()
 	}
 }

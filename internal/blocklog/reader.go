@@ -231,14 +231,6 @@ func (r *Reader[B]) LastReturned() string {
 	return r.lastReturned
 }
 
-// ReportedGaps returns the gaps that were reported to the client, for a cursor that the Reader has returned. A client
-// that resumes from the cursor passes both in its [Interest].
-func (r *Reader[B]) ReportedGaps(cursor string) ReportedGaps {
-	r.group.mu.Lock()
-	defer r.group.mu.Unlock()
-	return r.reportedGaps(cursor)
-}
-
 // Close ends the Reader: Next returns ErrClosed. The Log continues for other Readers. Further calls of Close have no
 // effect.
 func (r *Reader[B]) Close() {

@@ -3,8 +3,7 @@ package blocklog
 // ReportedGaps records which gaps were reported to a client, so that the client does not receive ErrGap for the same
 // gap again after it resumes. A client that receives ErrGap is sent back: it must resume from an earlier cursor, and
 // passes the ReportedGaps that were returned together with that cursor. The value is zero for a client that was never
-// sent back. After ErrGap, it is zero for all cursors except the one from which the client must resume. It is valid
-// only for the Log that created it.
+// sent back. It is valid only for the Log that created it.
 //
 //	bits 63-32  highest number of a permanent gap because of which the client was sent back
 //	bits 31-1   number of the newest gap when the client was last sent back
@@ -28,11 +27,11 @@ func (m ReportedGaps) newest() uint32 { return uint32(m) >> 1 }
 // permanent returns the highest number of the permanent gaps because of which the client was sent back.
 func (m ReportedGaps) permanent() uint32 { return uint32(m >> (gapBits + 1)) }
 
-// reportedGaps returns the ReportedGaps for a cursor. If the reader has ended with ErrGap, the result is zero for all
-// cursors except the one to which the client was sent back: r.reportedGap already includes the gap, so a client that
-// resumed elsewhere with this number would not receive ErrGap for it. The caller must hold the group's lock.
+// reportedGaps returns the ReportedGaps for the cursor of an item or for the reader's position. If the reader has ended
+// with ErrGap, they are for its position only: a client that resumed elsewhere with them would not receive ErrGap. The
+// caller must hold the group's lock.
 func (r *Reader[B]) reportedGaps(cursor string) ReportedGaps {
-	if r.reportedGap == 0 || r.lost == ErrGap && cursor != r.at.cursor {
+	if r.reportedGap == 0 {
 		return 0
 	}
 	m := newReportedGaps(r.reportedGap, r.reportedPermanent)

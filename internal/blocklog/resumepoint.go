@@ -36,16 +36,16 @@ func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
 // search for its missing blocks begins. If that search finds none of them, a client that resumes with the returned gaps
 // does not receive ErrGap for the gap again.
 func (r *Reader[B]) ResumePoint() (cursor string, gaps ReportedGaps, err error) {
-	cursor = r.Cursor()
-	open := *r.group.log.openGaps.Load() // read before r.lost, which is set when the search ends
-	g := r.group
+	l, g := r.group.log, r.group
+	l.mu.Lock() // held while a gap ends readers and is removed from openGaps
 	g.mu.Lock()
+	cursor = g.reached(r, l.delivered).cursor
+	gaps = r.reportedGaps(cursor)
 	at, returned, start, gap, closed := r.at, r.lastReturned, r.start, r.lost == ErrGap, r.slot < 0
 	reported, permanent := r.reportedGap, r.reportedPermanent
-	if gap && !closed {
-		cursor = at.cursor // the gap may have been found since Cursor was called
-	}
+	open := *l.openGaps.Load()
 	g.mu.Unlock()
+	l.mu.Unlock()
 	if closed || gap {
 		open = nil
 	}
@@ -71,9 +71,9 @@ func (r *Reader[B]) ResumePoint() (cursor string, gaps ReportedGaps, err error) 
 	}
 	switch {
 	case closed || !gap:
-		return cursor, r.ReportedGaps(cursor), nil
+		return cursor, gaps, nil
 	case cursor == reached:
-		return cursor, r.ReportedGaps(cursor), ErrGap
+		return cursor, gaps, ErrGap
 	}
 	if reported = max(reported, number); reported == 0 {
 		return cursor, 0, ErrGap

@@ -94,7 +94,7 @@ func (w *modelClient) leave(t *testing.T, l *Log[shardBlock], rnd *rand.Rand) {
 	var err error
 	if n := len(w.got); n > 0 && rnd.IntN(2) == 0 {
 		cursor = cursorOf(w.got[n-1])
-		w.interest.Reported = w.ReportedGaps(cursor)
+		w.interest.Reported = w.reportedAt(cursor)
 		w.cuts = append(w.cuts, cursor)
 	} else {
 		cursor, w.interest.Reported, err = w.ResumePoint()

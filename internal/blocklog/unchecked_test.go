@@ -140,7 +140,7 @@ func TestUncheckedBlockCountsAsAGapIfThePositionIsGone(t *testing.T) {
 		time.Sleep(time.Minute)
 		expectGap(t, all, 6)
 		again := blocksOf()
-		again.Reported = all.ReportedGaps(all.Cursor())
+		again.Reported = all.reportedAt(all.Cursor())
 		resumed, unread := joinAt(t, l, again, 6), joinAt(t, l, again, 6)
 		expectEventually(t, resumed, 7, 8, 9, 10)
 
