@@ -37,6 +37,7 @@ type servers struct {
 	all       []*server
 	preferred atomic.Uint32 // index of the preferred server
 	overtaker atomic.Uint32 // index of the server that last overtook the one on which a Follow waits
+	archive   atomic.Uint32 // 1 + index of the server that last sent an old block which another one lacks, or 0
 	head      atomic.Uint32 // seq_no of the Backend's head
 	opts      Options
 	ctx       context.Context // canceled by close
@@ -180,6 +181,10 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			withheld := missing != nil && useOf(ctx) == forFollow
 			if failed != nil || invented || lagging || late || withheld { // prefer a server that works, and is fast
 				set.preferred.Store(uint32(v.place))
+			}
+			instead := v.place != order[0] && set.archive.Load() > 0
+			if (missing != nil || instead) && set.isOld(q) {
+				set.archive.Store(uint32(v.place) + 1)
 			}
 			return nil
 		case ctx.Err() != nil:

@@ -208,7 +208,8 @@ func (h *hedgedQuery) stop() {
 // order returns the indexes of the servers in the order in which they receive q: first the preferred server, and then
 // those that usually respond faster before the others. If the preferred server usually takes slowFactor times as long
 // as the fastest one, but at least minHedgeDelay, it has no precedence: a page may take more than 20 round trips. It
-// keeps its precedence only for a block that the fastest server has not announced.
+// keeps its precedence only for a block that the fastest server has not announced. The first one for old blocks is a
+// server that has them. Otherwise each query that another one denies would go to all servers, see askAll.
 func (set *servers) order(q lite.Message) []int {
 	first := int(set.preferred.Load())
 	order := make([]int, len(set.all))
@@ -225,8 +226,32 @@ func (set *servers) order(q lite.Message) []int {
 			slices.SortStableFunc(order, byLatency)
 		}
 	}
+	if archive := int(set.archive.Load()) - 1; archive >= 0 && set.isOld(q) {
+		i := slices.Index(order, archive)
+		copy(order[1:i+1], order[:i])
+		order[0] = archive
+	}
 	return order
 }
+
+// isOld reports whether q is about an old masterchain block or the shard blocks to which one commits, which servers may
+// have deleted.
+func (set *servers) isOld(q lite.Message) bool {
+	seqNo, _ := masterLookup(q)
+	if wait, ok := q.(lite.Wait); ok {
+		switch q := wait.Then.(type) {
+		case lite.GetBlockHeader:
+			seqNo = wait.SeqNo
+		case lite.GetBlockProof:
+			seqNo = q.Target.SeqNo
+		}
+	}
+	return older(seqNo, set.head.Load())
+}
+
+// older reports whether a query for the masterchain block with the given seq_no is about a block that is too old to be
+// late. 0 stands for any other query.
+func older(seqNo, head uint32) bool { return seqNo > 0 && seqNo < head && head-seqNo > maxLag }
 
 // preferNext makes the server after the preferred one the preferred one.
 func (set *servers) preferNext() {

@@ -2,6 +2,7 @@ package tonlite_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,6 +156,47 @@ func TestServerThatDelaysWaitingQueriesDoesNotDelayPages(t *testing.T) {
 					if took := time.Since(begin); took > 3*time.Second { // 1.8 s from the other servers
 						t.Errorf("page %d took %v, want at most 3 s", i, took)
 					}
+				}
+			})
+		})
+	}
+}
+
+// TestServerWithoutOldBlocksDoesNotDelayPages reads pages of old blocks concurrently. One of twelve servers has deleted
+// these blocks. It is either preferred or the nearest one, so it would receive each query first, and deny it.
+func TestServerWithoutOldBlocksDoesNotDelayPages(t *testing.T) {
+	for _, distance := range []time.Duration{time.Millisecond, 60 * time.Millisecond} {
+		t.Run(distance.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(400)
+				var all []*liteservertest.Server
+				for range 12 {
+					all = append(all, m.start(chain))
+					all[len(all)-1].Delay(60 * time.Millisecond)
+				}
+				all[0].Delay(distance)
+				all[0].Forget(390)
+				all[0].ForgetShards(390)
+				b := m.open(all[0].Config(all[1:]...), nil)
+				b.Prefer(0)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+				defer cancel()
+				var calls sync.WaitGroup
+				var pages [4][]chaingql.Block
+				query := func(i int) chaingql.BlocksQuery {
+					return chaingql.BlocksQuery{First: 50, After: cursor(uint32(20 + 60*i))}
+				}
+				for i := range pages {
+					calls.Go(func() {
+						var err error
+						if pages[i], err = b.Blocks(ctx, query(i)); err != nil {
+							t.Errorf("page %d: %v", i, err)
+						}
+					})
+				}
+				calls.Wait()
+				for i, page := range pages {
+					same(t, page, chaingql.PageOf(chain.Blocks(), query(i)))
 				}
 			})
 		})

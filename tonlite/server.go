@@ -280,7 +280,7 @@ func (s *server) succeeded(q lite.Message) {
 func (s *server) mayHave(q lite.Message, head uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if seqNo, _ := masterLookup(q); seqNo > 0 && seqNo < head && head-seqNo > maxLag {
+	if seqNo, _ := masterLookup(q); older(seqNo, head) {
 		u, passed := &s.unproved, time.Since(s.unproved.last)
 		if passed > 10*time.Minute {
 			*u, passed = unprovedBlocks{}, 0
