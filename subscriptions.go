@@ -149,7 +149,7 @@ type stream interface {
 	behind() bool
 	// id returns the id of the event that next has returned last.
 	id() string
-	// cursor returns the position to resume from, or "" if there is none. After a gap, only the ending has a position.
+	// cursor returns the position to resume from, or "" if there is none. After ErrGap, only the ending has one.
 	cursor() string
 	// pending returns the ending that next will return, or nil if the stream continues. A pending ending takes
 	// precedence over other reasons to end the stream.
@@ -301,8 +301,8 @@ func (s *subscription) behind() bool { return s.isBehind }
 func (s *subscription) id() string { return s.chain.cursor(s.reader.LastReturned(), s.gaps) }
 
 func (s *subscription) cursor() string {
-	cursor, gaps, err := s.reader.ResumePoint()
-	if err != nil { // the cursor would report the gap without STREAM_GAP
+	cursor, gaps, lost := s.reader.Position()
+	if lost { // the cursor would report the gap without STREAM_GAP
 		return ""
 	}
 	return s.chain.cursor(cursor, gaps)
