@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -47,42 +46,44 @@ func TestAppendRepeatsBlocksThatAnOperatorDeletes(t *testing.T) {
 	repeating.Wait()
 }
 
-// TestPruneSucceedsWhileAnOperatorDeletes calls Prune while a transaction of an operator has locked or deleted blocks
-// that Prune wants to delete.
-func TestPruneSucceedsWhileAnOperatorDeletes(t *testing.T) {
+// TestPruneWaitsForAnOperatorsDelete calls Prune while a transaction of an operator has locked or deleted blocks that
+// Prune wants to delete. Meanwhile, blocks can be appended, and the operator's transaction succeeds.
+func TestPruneWaitsForAnOperatorsDelete(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, before, after, want string }{
-		{"more than Prune", "DELETE FROM %s.blocks WHERE cursor < '04'", "COMMIT", "[04 05]"},
-		{ // PostgreSQL ends one of the transactions, usually that of Prune
-			"with a deadlock", "SELECT FROM %s.blocks WHERE cursor = '01' FOR UPDATE",
-			"DELETE FROM %s.blocks WHERE cursor = '01'; COMMIT", "[03 04 05]",
+		{"of more blocks", "DELETE FROM %s.blocks WHERE cursor < '04'", "COMMIT", "[04 05 06]"},
+		{
+			"that updates the state after Prune has done so", "SELECT FROM %s.blocks WHERE cursor = '01' FOR UPDATE",
+			"DELETE FROM %s.blocks WHERE cursor = '01'; COMMIT", "[03 04 05 06]",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
 			s := sharedServer(t)
 			opts := &postgres.Options{Schema: newSchema()}
 			name := fmt.Sprintf("pruning%d", schemas.Add(1))
-			b := open(t, s.dsn("postgres")+" options='-c deadlock_timeout=1s' application_name="+name, opts)
-			w, operator := writer(t, b), connect(t, s)
+			w := writer(t, open(t, s.dsn("postgres")+" application_name="+name, opts))
+			b := open(t, s.dsn("postgres"), opts)
 			if err := w.Append(t.Context(), at("01", "02", "03", "04", "05")...); err != nil {
 				t.Fatal(err)
 			}
-			exec := func(sql string) error {
-				_, err := operator.Exec(t.Context(), strings.ReplaceAll(sql, "%s", quote(opts.Schema)))
-				return err
+			operator := connect(t, s)
+			exec := func(sql string) {
+				t.Helper()
+				if _, err := operator.Exec(t.Context(), strings.ReplaceAll(sql, "%s", quote(opts.Schema))); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := exec("SET deadlock_timeout = '4s'; BEGIN; " + row.before); err != nil {
-				t.Fatal(err)
-			}
+			exec("BEGIN; " + row.before)
 			pruned := make(chan error, 1)
 			go func() { pruned <- w.Prune(context.Background(), "03") }()
 			s.admin(t, "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"+
 				" AND application_name = '"+name+"') LOOP PERFORM pg_stat_clear_snapshot(); END LOOP; END $$")
-			err := exec(row.after)
-			var pgErr *pgconn.PgError
-			if err != nil && (!errors.As(err, &pgErr) || pgErr.Code != "40P01") {
-				t.Fatal(err)
+			defer b.WriteWithin(patience)()
+			if err := writer(t, b).Append(t.Context(), at("06")...); err != nil {
+				t.Errorf("Append while Prune waits: %v", err)
 			}
+			exec(row.after)
 			if err := <-pruned; err != nil {
 				t.Fatal(err)
 			}

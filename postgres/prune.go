@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5"
@@ -13,31 +15,44 @@ import (
 // time for which other Writers wait.
 const pruneStep = 10_000
 
+// If another program has locked the blocks to delete, for example with a DELETE that takes minutes, a transaction of
+// Prune ends after pruneWait, so that other Writers can work, and is repeated after prunePause. pruneWait is less than
+// the default deadlock_timeout of 1 s, so that PostgreSQL does not end the other program's transaction either.
+const (
+	pruneWait  = 100 * time.Millisecond
+	prunePause = 500 * time.Millisecond
+)
+
 // Prune deletes all blocks with a cursor less than before. It always keeps the newest
 // block of the chain, because Follow continues from that block. After Prune, a read from a
 // cursor below the newest deleted block fails with [chaingql.ErrCursorTooOld], and so does
 // a running Follow that has not reached that block.
 //
-// Prune deletes the oldest blocks first and uses several transactions. After an error, the
-// call may be repeated.
+// Prune deletes the oldest blocks first and uses several transactions. If another program keeps
+// these blocks locked, Prune waits for at most [Options].WriteTimeout. After an error, the call
+// may be repeated.
 func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	if err := checkCursor(before); err != nil {
 		return err
 	}
-	for deadlocks := 0; ; {
+	for begun := time.Now(); ; {
 		more := false
 		err := w.transact(ctx, "prune", true, func(ctx context.Context, tx pgx.Tx) (err error) {
 			more, err = w.pruneSome(ctx, tx, before)
 			return err
 		})
 		var pgErr *pgconn.PgError
-		if errors.As(err, &pgErr) && pgErr.Code == "40P01" && deadlocks < 10 {
-			deadlocks++ // another program deletes the same blocks: retry
-			continue
+		if errors.As(err, &pgErr) && pgErr.Code == "55P03" && time.Since(begun) < w.b.opts.WriteTimeout {
+			select { // another program has locked the blocks
+			case <-time.After(prunePause):
+				continue
+			case <-ctx.Done():
+			}
 		}
 		if err != nil || !more {
 			return err
 		}
+		begun = time.Now()
 	}
 }
 
@@ -51,7 +66,8 @@ func (w *Writer) pruneSome(ctx context.Context, tx pgx.Tx, before chaingql.Curso
 		return false, err
 	}
 	before = min(before, newest)
-	if _, err := tx.Exec(ctx, planSQL); err != nil {
+	limit := fmt.Sprintf("SET LOCAL lock_timeout = %d; ", pruneWait.Milliseconds())
+	if _, err := tx.Exec(ctx, limit+planSQL); err != nil {
 		return false, err
 	}
 	var (
