@@ -11,6 +11,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -59,7 +60,9 @@ type tables struct{ blocks, accounts, state string }
 //
 // The dsn is a postgres:// URL or a string of key=value pairs, as for libpq. It may also
 // contain the keys of pgxpool. Set the key pool_max_conns, the maximum number of
-// connections: its default is 4, or the number of processors if that is higher.
+// connections: its default is 4, or the number of processors if that is higher. If the dsn
+// names several hosts, the Backend uses the first one that is not a read-only replica, unless
+// target_session_attrs has a value other than any.
 //
 // Open returns an error if the address, password, permissions, server version or tables are
 // wrong, or if a connection pooler does not forward notifications. Errors do not contain the
@@ -78,9 +81,15 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 		return nil, err
 	}
 	// Each server gets an equal part of Timeout, so that a server that hangs leaves time for the next one.
-	limit := o.Timeout / time.Duration(addresses(conn))
+	servers := addresses(conn)
+	limit := o.Timeout / time.Duration(servers)
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
 		conn.ConnectTimeout = limit
+	}
+	if servers > 1 && conn.ValidateConnect == nil {
+		// The default of pgx is any server: after a restart of the primary, the pool would stay on a replica, which may
+		// lag, while the listener returns to the primary.
+		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "chaingql"

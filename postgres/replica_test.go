@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -38,6 +39,15 @@ func TestBackendPollsReadOnlyReplica(t *testing.T) {
 	expectError(t, err, "read-only replica")
 	_, err = postgres.Open(t.Context(), s.dsn("postgres"), &postgres.Options{Schema: "other"})
 	expectError(t, err, "there are no tables")
+
+	// A pool that may connect to the replica could stay there after a restart of the primary.
+	both := fmt.Sprintf("host=%s,%s port=%d,%d user=postgres dbname=postgres", s.dir, primary.dir, s.port, primary.port)
+	for settings, replica := range map[string]bool{"": false, " target_session_attrs=standby": true} {
+		b := open(t, both+settings, &postgres.Options{Schema: "live"})
+		if b.Polls() != replica {
+			t.Errorf("DSN %q: the Backend uses the replica: %v, want %v", both+settings, b.Polls(), replica)
+		}
+	}
 }
 
 func TestFollowPollsWhenItsServerHasBecomeReplica(t *testing.T) {
