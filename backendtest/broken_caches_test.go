@@ -50,6 +50,11 @@ var brokenCaches = []brokenBackend{
 		"pages before a cursor that are cached", cachePages(func(q query, _ []block) bool { return q.Before != "" }),
 		"Follow from a cursor after the newest block waits: Blocks(Before",
 	},
+	{
+		"complete pages after a cursor that are cached",
+		cachePages(func(q query, page []block) bool { return q.After != "" && len(page) == q.First }),
+		"a cursor before a pruned block is too old: Blocks(After",
+	},
 	{"unknown accounts that are cached", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var unknown sync.Map
 		h.Backend = override{Chain: c, balance: func(ctx context.Context, a chaingql.Address) (*big.Int, error) {

@@ -118,6 +118,22 @@ var brokenEpochs = []brokenBackend{
 		b := &rememberingHashes{Chain: c}
 		h.Backend = b
 	}, "of a block of the old chain, returned cursor"},
+	{"MasterBlockByTime finds blocks of the chain before", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		var found sync.Map
+		h.Backend = lookupOverride{Chain: c, byTime: func(ctx context.Context, at time.Time) (block, error) {
+			if old, ok := found.Load(at); ok { // pruned blocks are recognized
+				b := old.(block)
+				if _, err := c.BlockBySeqNo(ctx, b.Workchain, b.Shard, b.SeqNo); err == nil {
+					return b, nil
+				}
+			}
+			b, err := c.MasterBlockByTime(ctx, at)
+			if err == nil {
+				found.Store(at, b)
+			}
+			return b, err
+		}}
+	}, "the first call after the chain was replaced returns ErrChainReplaced: MasterBlockByTime("},
 }
 
 // A lateEpoch notices a new chain in all calls, but its Epoch changes only after a call of Blocks.

@@ -23,14 +23,19 @@ func (t *trial) pruneTo(before chaingql.Cursor) {
 
 // expectTooOld checks that Blocks and Follow return ErrCursorTooOld for the cursor c.
 func (t *trial) expectTooOld(c chaingql.Cursor) {
-	newest := t.stored[len(t.stored)-1].Cursor
-	for _, q := range t.filtered([]chaingql.BlocksQuery{
-		{First: 5, After: c}, {Last: 5, After: c},
-		{First: 5, After: c, Before: newest}, {Last: 5, After: c, Before: newest},
-	}...) {
+	for _, q := range t.pagesAfter(c) {
 		t.expectError(q, chaingql.ErrCursorTooOld, tooOldBecause)
 	}
 	t.expectFollowError(c, chaingql.ErrCursorTooOld, tooOldBecause)
+}
+
+// pagesAfter returns queries for blocks after the cursor c.
+func (t *trial) pagesAfter(c chaingql.Cursor) []chaingql.BlocksQuery {
+	newest := t.stored[len(t.stored)-1].Cursor
+	return t.filtered([]chaingql.BlocksQuery{
+		{First: 5, After: c}, {Last: 5, After: c},
+		{First: 5, After: c, Before: newest}, {Last: 5, After: c, Before: newest},
+	}...)
 }
 
 const tooOldBecause = "ErrCursorTooOld because a block after the cursor was pruned"
@@ -64,10 +69,14 @@ func (t *trial) expectFollowError(c chaingql.Cursor, want error, due string) {
 
 func cursorBeforePrunedBlockIsTooOld(t *trial) {
 	t.fill(60, 0)
-	unusedCursors := t.unusedCursors()
+	unusedCursors, tooOld := t.unusedCursors(), []chaingql.Cursor{}
+	for _, i := range []int{0, 10, 18} {
+		tooOld = append(tooOld, t.stored[i].Cursor)
+		t.expectPages(t.pagesAfter(t.stored[i].Cursor)...) // a Backend must not remember these pages
+	}
 	gone := t.pruneBelow(20)
-	for _, b := range []chaingql.Block{gone[0], gone[10], gone[18]} {
-		t.expectTooOld(b.Cursor)
+	for _, c := range tooOld {
+		t.expectTooOld(c)
 	}
 	for _, c := range unusedCursors {
 		if c < gone[19].Cursor { // between pruned blocks

@@ -97,7 +97,11 @@ func (r *pruneLoad) prune(t *trial) {
 	defer close(r.over)
 	rng := rand.New(rand.NewPCG(9, 0))
 	for n := 0; n < len(r.all)-200; {
-		<-r.read
+		select {
+		case <-r.read:
+		case <-t.ctx.Done(): // the readers have given up
+			return
+		}
 		n++
 		if rng.IntN(8) == 0 {
 			n += 2
@@ -173,7 +177,7 @@ func (r *pruneLoad) lookUpTime(t *trial, x chaingql.TimeIndex, rng *rand.Rand) {
 // checkPage reads and checks a page.
 func (r *pruneLoad) checkPage(t *trial, q chaingql.BlocksQuery) {
 	before := int(r.done.Load())
-	page, err := t.Backend.Blocks(t.ctx, q)
+	page, err := t.readPage(q, mayDoEither)
 	if fault := r.pageFault(before, int(r.begun.Load()), q, page, err); fault != "" {
 		t.Errorf("%s, while blocks were pruned, %s", describe(q), fault)
 	}

@@ -87,6 +87,7 @@ func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
 	t.expectPages(chaingql.BlocksQuery{First: 100}, chaingql.BlocksQuery{Last: 5})
 	t.follow(t.stored[0].Cursor).expect(t.stored[1:])
 	t.expectLookups(t.stored, true)
+	t.expectTimes()
 	for _, l := range t.lookups() {
 		if gone := &old[len(old)-1]; l.name == "BlockByHash" {
 			if fault := l.fault(t.ctx, gone, false); fault != "" {

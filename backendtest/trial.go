@@ -32,7 +32,8 @@ func (r *report) Errorf(format string, args ...any) {
 	}
 }
 
-// Fatalf adds a failure and ends the rule. Call it only on the goroutine that runs the rule.
+// Fatalf adds a failure and ends the goroutine. If that is not the one that runs the rule, the caller must also cancel
+// the rule's context.
 func (r *report) Fatalf(format string, args ...any) {
 	r.Errorf(format, args...)
 	runtime.Goexit()
@@ -43,9 +44,10 @@ type trial struct {
 	report
 	Harness
 	ctx      context.Context
-	stored   []chaingql.Block // the blocks in the source
-	coming   []chaingql.Block // the blocks that grow will append
-	readings []*reading       // all Follow calls of the rule
+	cancel   context.CancelFunc // also ends the goroutines of the rule that change the source
+	stored   []chaingql.Block   // the blocks in the source
+	coming   []chaingql.Block   // the blocks that grow will append
+	readings []*reading         // all Follow calls of the rule
 }
 
 // try checks ru with h and returns the failures.
@@ -57,7 +59,7 @@ func (ru rule) try(h Harness) []string {
 		h.Foreign = defaultForeign
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	t := &trial{Harness: h, ctx: ctx}
+	t := &trial{Harness: h, ctx: ctx, cancel: cancel}
 	done := make(chan struct{})
 	go func() { // because Fatalf ends the goroutine
 		defer close(done)
@@ -191,7 +193,8 @@ type panicError struct {
 func (e *panicError) Error() string { return fmt.Sprintf("%v\n%s", e.value, e.stack) }
 
 // promptly makes a call that must return within limit and with the wanted outcome, and
-// returns its error. what describes the call in messages.
+// returns its error. what describes the call in messages. If the call does not return or
+// panics, promptly cancels t.ctx and ends the goroutine.
 func (t *trial) promptly(limit time.Duration, what string, call func() error, want outcome) error {
 	back := make(chan error, 1)
 	go func() {
@@ -209,6 +212,7 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 		var p *panicError
 		switch {
 		case errors.As(err, &p):
+			defer t.cancel()
 			t.Fatalf("%s panicked: %v", what, p)
 		case err != nil && want == mustSucceed:
 			t.Fatalf("%s failed: %v", what, err)
@@ -217,6 +221,7 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 		}
 		return err
 	case <-over:
+		defer t.cancel()
 		t.Fatalf("%s did not return within %v", what, limit)
 		return nil
 	}
