@@ -18,7 +18,7 @@ import (
 
 // profiles writes profiles of chaingql into dir. For each query in process, it writes a CPU profile and
 // an allocation profile. It also writes CPU profiles of servers on one CPU: of sending blocks to many subscribers with
-// the same query and with different ones, and of balances over loopback.
+// the same query and with different ones, and of balances and the newest block over loopback.
 func profiles(ctx context.Context, size sizes, dir string) error {
 	s, err := source.New()
 	if err != nil {
@@ -111,22 +111,28 @@ func fanoutProfile(ctx context.Context, size sizes, dir, subscriptions string) e
 	})
 }
 
-// loopbackProfile writes the CPU profile of a server that answers queries over loopback.
+// loopbackProfile writes the CPU profiles of a server that answers balances and the newest block over loopback.
 func loopbackProfile(ctx context.Context, size sizes, dir string) error {
 	s, err := launchOnOneCPU(ctx, own)
 	if err != nil {
 		return err
 	}
 	defer s.stop()
-	l, err := newAwakeLoad(s.addr, queries[0].body, size.connections)
-	if err != nil {
-		return err
+	for _, q := range queries[:2] {
+		l, err := newAwakeLoad(s.addr, q.body, size.connections)
+		if err != nil {
+			return err
+		}
+		err = s.profiled(ctx, dir, "loopback "+q.name, func() error {
+			_, _, err := l.run(size.load)
+			return err
+		})
+		l.close()
+		if err != nil {
+			return err
+		}
 	}
-	defer l.close()
-	return s.profiled(ctx, dir, "loopback", func() error {
-		_, _, err := l.run(size.load)
-		return err
-	})
+	return nil
 }
 
 // profiled calls f repeatedly while it fetches a CPU profile from the server.
