@@ -191,10 +191,14 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			return timedOut(ctx.Err())
 		case errors.Is(err, errMissing):
 			missing = err
-			h.askAll(s)
+			set.archive.CompareAndSwap(uint32(v.place)+1, 0)
+			if set.archive.Load() == 0 || !set.isOld(q) || h.haste != nil { // otherwise the archive may still respond
+				h.askAll(s)
+			}
 			lagging = lagging || errors.Is(err, errLagging)
 			invented = invented || errors.Is(err, errUnproven)
 		default:
+			set.archive.CompareAndSwap(uint32(v.place)+1, 0)
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
 			if wait, ok := q.(lite.Wait); ok && v.lags {
