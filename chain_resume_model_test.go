@@ -247,7 +247,7 @@ func TestClientsOfAReplacedChainLoseNoBlockOnAnyInstance(t *testing.T) {
 			boot := func(i int) {
 				instances[i], _ = newHandler(t, breakingBackend{newNoticingBackend(chain), &down[i]}, chaingql.Options{
 					WindowSize: []int{3, 50}[seed%2], OutageTimeout: 300 * time.Millisecond,
-					ConnectionLifetime: []time.Duration{0, 3 * time.Second}[seed/2],
+					ConnectionLifetime: []time.Duration{0, 3 * time.Second}[seed/2%2],
 				})
 				nets[i].Store(serve(t, mounted(instances[i])))
 			}
