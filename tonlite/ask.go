@@ -169,7 +169,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 	hope := false     // whether a server that lags or fails may have the block
 	lagging := false  // whether a server lags behind the known head
 	invented := false // whether a server names a block that no server proves or sends
-	rejected := false // whether a server rejects the query
+	rejected := false // whether a server rejects the query, and not because of its rate limit
 	late := true      // whether the first server has neither failed nor passed yet
 	h := set.hedge(ctx, q, order, check)
 	defer h.stop()
@@ -206,7 +206,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 				h.askAll(s)
 			} else {
 				failing = append(failing, s)
-				rejected = rejected || errors.As(err, &serverErr) && !isLag(err)
+				rejected = rejected || errors.As(err, &serverErr) && !isLag(err) && serverErr.Code != lite.CodeRateLimit
 			}
 		}
 	}

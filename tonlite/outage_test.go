@@ -114,3 +114,18 @@ func TestBalanceFromLaggingServerIsErrUnavailable(t *testing.T) {
 		t.Errorf("Balance: got error %v, want ErrUnavailable", err)
 	}
 }
+
+// The only server with old blocks limits the rate of its clients.
+func TestRateLimitIsAnOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(320)
+		archive, other := m.start(chain), m.start(chain)
+		other.Forget(220)
+		b := m.open(archive.Config(other), nil)
+		archive.Reject("lookupBlock")
+		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3, After: cursor(20)})
+		if !errors.Is(err, chaingql.ErrUnavailable) {
+			t.Errorf("got error %v, want ErrUnavailable", err)
+		}
+	})
+}

@@ -21,7 +21,7 @@ func (s *Server) answer(ctx context.Context, q lite.Message) lite.Message {
 		return nil
 	}
 	if rejected {
-		return lite.Error{Code: 228, Message: "Ratelimit exceeded"}
+		return lite.Error{Code: lite.CodeRateLimit, Message: "Ratelimit exceeded"}
 	}
 	s.mu.Lock()
 	w, waits := q.(lite.Wait)

@@ -61,8 +61,9 @@ const idTrue, idFalse uint32 = 0x997275b5, 0xbc799737
 
 // These are the values of Error.Code.
 const (
-	CodeNotFound = 651
-	CodeTimeout  = 652
+	CodeRateLimit = 228
+	CodeNotFound  = 651
+	CodeTimeout   = 652
 )
 
 // An Error is the response of a server that does not have the requested data or that rejects the
