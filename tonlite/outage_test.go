@@ -122,6 +122,10 @@ func TestRateLimitIsAnOutage(t *testing.T) {
 		archive, other := m.start(chain), m.start(chain)
 		other.Forget(220)
 		b := m.open(archive.Config(other), nil)
+		b.Prefer(0)
+		if err := b.Ping(t.Context()); err != nil { // a server that has never worked is not expected to have the block
+			t.Fatal(err)
+		}
 		archive.Reject("lookupBlock")
 		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3, After: cursor(20)})
 		if !errors.Is(err, chaingql.ErrUnavailable) {
