@@ -39,8 +39,8 @@ func TestConcurrentRequestsAreLimited(t *testing.T) {
 		responses := make(chan string, 2)
 		for range 2 {
 			go func() { responses <- post(h, askBalance).Body.String() }()
+			synctest.Wait() // at most one document is prepared at once
 		}
-		synctest.Wait()
 		w := post(h, request802)
 		equal(t, "status", w.Code, 503)
 		equal(t, "body", w.Body.String(), refusalBody("Too many requests at once.", "SERVICE_UNAVAILABLE"))
@@ -61,8 +61,11 @@ func TestReservedRequestsAreIncludedInTheLimit(t *testing.T) {
 		backend := newBlockingBackend()
 		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: most, InFlight: -1}})
 		statuses := make(chan int, 2*most)
-		for range 2 * most {
-			go func() { statuses <- post(h, askBalance).Code }()
+		ask := func() { statuses <- post(h, askBalance).Code }
+		go ask()
+		synctest.Wait() // now the document is compiled
+		for range 2*most - 1 {
+			go ask()
 		}
 		synctest.Wait()
 		equal(t, "refused", len(statuses), 2*most-len(backend.asked))
