@@ -57,7 +57,9 @@ func busy(limit, message string) *httpError {
 
 // overLimit returns the error for a request that exceeds a limit.
 func overLimit(status status, limit, message string) *httpError {
-	return &httpError{status: status, Error: &plan.Error{Message: message, Code: plan.CodeLimit, Limit: limit}}
+	no := newHTTPError(status, plan.CodeLimit, message)
+	no.Limit = limit
+	return no
 }
 
 func badRequest(message string) *httpError {

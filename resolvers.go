@@ -36,7 +36,7 @@ type resolvers struct {
 type call struct {
 	request     *http.Request // nil on a socket
 	endpoint    string        // of a socket
-	by          caller
+	by          caller        // describes the client to hooks and the log
 	op          *plan.Bound
 	chain       *chain                 // the chain from which the query reads all its blocks; nil before the first read
 	first       account                // the first account in the query; most queries have no other

@@ -182,40 +182,17 @@ var brokenPrunes = []brokenBackend{
 	{"the pruned position is lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Reopen = func() (chaingql.Backend, error) { return withFirst(c, 1000) }
 	}, "ErrCursorTooOld is returned after a restart too: Blocks("},
-	{"Blocks checks the cursor before it reads", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
-		return override{blocks: func(ctx context.Context, q query) ([]block, error) {
-			return checkThenRead(ctx, c, q, pace)
-		}}
-	}), "while blocks were pruned, omitted cursor"},
-	{"Blocks with a shard checks the cursor before it reads", changePruned(
-		func(_ *pruneRecord, c *memchain.Chain) override {
-			return override{blocks: func(ctx context.Context, q query) ([]block, error) {
-				if q.Shard == nil {
-					return c.Blocks(ctx, q)
-				}
-				return checkThenRead(ctx, c, q, pace)
-			}}
-		},
+	{"Blocks checks the cursor before it reads", changePages(
+		func(query) bool { return true }, checkThenReadPaced,
 	), "while blocks were pruned, omitted cursor"},
-	{"Blocks with Before checks the cursor before it reads", changePruned(
-		func(_ *pruneRecord, c *memchain.Chain) override {
-			return override{blocks: func(ctx context.Context, q query) ([]block, error) {
-				if q.Before == "" {
-					return c.Blocks(ctx, q)
-				}
-				return checkThenRead(ctx, c, q, pace)
-			}}
-		},
+	{"Blocks with a shard checks the cursor before it reads", changePages(
+		func(q query) bool { return q.Shard != nil }, checkThenReadPaced,
 	), "while blocks were pruned, omitted cursor"},
-	{"Blocks with Before and First reads a page in two parts", changePruned(
-		func(_ *pruneRecord, c *memchain.Chain) override {
-			return override{blocks: func(ctx context.Context, q query) ([]block, error) {
-				if q.Before == "" || q.After != "" || q.First < 2 {
-					return c.Blocks(ctx, q)
-				}
-				return readInTwoParts(ctx, c, q)
-			}}
-		},
+	{"Blocks with Before checks the cursor before it reads", changePages(
+		func(q query) bool { return q.Before != "" }, checkThenReadPaced,
+	), "while blocks were pruned, omitted cursor"},
+	{"Blocks with Before and First reads a page in two parts", changePages(
+		func(q query) bool { return q.Before != "" && q.After == "" && q.First > 1 }, readInTwoParts,
 	), "while blocks were pruned, omitted cursor"},
 	{"the newest blocks are lost at a restart", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Prune = nil
@@ -223,17 +200,19 @@ var brokenPrunes = []brokenBackend{
 	}, "blocks survive a restart: Blocks("},
 	{"Follow checks the cursor before it reads", changePruned(func(_ *pruneRecord, c *memchain.Chain) override {
 		return override{follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			blocks := func(ctx context.Context, q query) ([]block, error) { return checkThenRead(ctx, c, q, pace) }
+			blocks := func(ctx context.Context, q query) ([]block, error) { return checkThenReadPaced(ctx, c, q) }
 			return chaingql.Poll(ctx, blocks, after, time.Millisecond)
 		}}
 	}), "Blocks and Follow are correct while blocks are pruned: Follow"},
 }
 
-// changeRare replaces Blocks for pages of rareWorkchain from the first block.
-func changeRare(blocks func(context.Context, *memchain.Chain, query) ([]block, error)) breakFunc {
+// changePages replaces Blocks for the queries for which match returns true.
+func changePages(
+	match func(query) bool, blocks func(context.Context, *memchain.Chain, query) ([]block, error),
+) breakFunc {
 	return func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
-			if q.Workchain != nil && *q.Workchain == rareWorkchain && q.First > 0 {
+			if match(q) {
 				return blocks(ctx, c, q)
 			}
 			return c.Blocks(ctx, q)
@@ -261,7 +240,8 @@ var brokenRarePrunes = []brokenBackend{
 			return c.Blocks(ctx, q)
 		}}
 	}, "pages of a rare workchain are correct after large prunes: Blocks("},
-	{"a page of a workchain searches only the first 200 blocks", changeRare(
+	{"a page of a workchain searches only the first 200 blocks", changePages(
+		func(q query) bool { return q.Workchain != nil && *q.Workchain == rareWorkchain && q.First > 0 },
 		func(ctx context.Context, c *memchain.Chain, q query) ([]block, error) {
 			page, err := c.Blocks(ctx, query{First: 200, After: q.After, Before: q.Before})
 			return chaingql.PageOf(page, q), err
@@ -285,6 +265,11 @@ func checkThenRead(ctx context.Context, c *memchain.Chain, q query, between func
 		return nil, err
 	}
 	return chaingql.PageOf(page, q), nil
+}
+
+// checkThenReadPaced is checkThenRead with a pause between the check and the read.
+func checkThenReadPaced(ctx context.Context, c *memchain.Chain, q query) ([]block, error) {
+	return checkThenRead(ctx, c, q, pace)
 }
 
 // readInTwoParts reads the first block of a page, and then the others. It hides that blocks were pruned in between.

@@ -2,7 +2,6 @@ package tonlite_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -116,15 +115,7 @@ func TestSlowServerDoesNotDelayPages(t *testing.T) {
 		slow.Delay(225 * time.Millisecond)
 		for i := range uint32(5) {
 			q := chaingql.BlocksQuery{First: 50, After: cursor(20 + 30*i)}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
-			begin := time.Now()
-			page, err := b.Blocks(ctx, q)
-			cancel()
-			if err != nil {
-				t.Fatalf("page %d: %v", i, err)
-			}
-			same(t, page, chaingql.PageOf(chain.Blocks(), q))
-			if took := time.Since(begin); took > 5*time.Second/2 { // 1.4 s from the other servers
+			if took := readPage(t, b, chain, q); took > 5*time.Second/2 { // 1.4 s from the other servers
 				t.Errorf("page %d took %v, want at most 2.5 s", i, took)
 			}
 		}
@@ -145,58 +136,9 @@ func TestServerThatDelaysWaitingQueriesDoesNotDelayPages(t *testing.T) {
 				near.DelayWaiting(late)
 				for i := range uint32(5) {
 					q := chaingql.BlocksQuery{First: 50, After: cursor(20 + 30*i)}
-					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
-					begin := time.Now()
-					page, err := b.Blocks(ctx, q)
-					cancel()
-					if err != nil {
-						t.Fatalf("page %d: %v", i, err)
-					}
-					same(t, page, chaingql.PageOf(chain.Blocks(), q))
-					if took := time.Since(begin); took > 3*time.Second { // 1.8 s from the other servers
+					if took := readPage(t, b, chain, q); took > 3*time.Second { // 1.8 s from the other servers
 						t.Errorf("page %d took %v, want at most 3 s", i, took)
 					}
-				}
-			})
-		})
-	}
-}
-
-// TestServerWithoutOldBlocksDoesNotDelayPages reads pages of old blocks concurrently. One of twelve servers has deleted
-// these blocks. It is either preferred or the nearest one, so it would receive each query first, and deny it.
-func TestServerWithoutOldBlocksDoesNotDelayPages(t *testing.T) {
-	for _, distance := range []time.Duration{time.Millisecond, 60 * time.Millisecond} {
-		t.Run(distance.String(), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, m *memoryNetwork) {
-				chain := generate(400)
-				var all []*liteservertest.Server
-				for range 12 {
-					all = append(all, m.start(chain))
-					all[len(all)-1].Delay(60 * time.Millisecond)
-				}
-				all[0].Delay(distance)
-				all[0].Forget(390)
-				all[0].ForgetShards(390)
-				b := m.open(all[0].Config(all[1:]...), nil)
-				b.Prefer(0)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
-				defer cancel()
-				var calls sync.WaitGroup
-				var pages [4][]chaingql.Block
-				query := func(i int) chaingql.BlocksQuery {
-					return chaingql.BlocksQuery{First: 50, After: cursor(uint32(20 + 60*i))}
-				}
-				for i := range pages {
-					calls.Go(func() {
-						var err error
-						if pages[i], err = b.Blocks(ctx, query(i)); err != nil {
-							t.Errorf("page %d: %v", i, err)
-						}
-					})
-				}
-				calls.Wait()
-				for i, page := range pages {
-					same(t, page, chaingql.PageOf(chain.Blocks(), query(i)))
 				}
 			})
 		})

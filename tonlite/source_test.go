@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
@@ -83,6 +84,21 @@ func open(t testing.TB, config []byte, opts *tonlite.Options) *tonlite.Backend {
 }
 
 var unproven = tonlite.Options{Unproven: true}
+
+// readPage reads a page within the default of Limits.BackendTimeout, checks it, and returns the time that it took.
+func readPage(t testing.TB, b *tonlite.Backend, chain *liteservertest.Chain, q chaingql.BlocksQuery) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	begin := time.Now()
+	page, err := b.Blocks(ctx, q)
+	took := time.Since(begin)
+	if err != nil {
+		t.Fatalf("page after %v: %v", q.After, err)
+	}
+	same(t, page, chaingql.PageOf(chain.Blocks(), q))
+	return took
+}
 
 // same fails the test unless got and want contain the same blocks.
 func same(t testing.TB, got, want []chaingql.Block) {
