@@ -40,6 +40,9 @@ func TestShutdownSpreadsDisconnectsOverTime(t *testing.T) {
 				defer mu.Unlock()
 				ends = append(ends, time.Since(begun))
 			})
+			if i == 0 {
+				synctest.Wait() // the others find the document compiled, and do not wait for its preparation
+			}
 		}
 		synctest.Wait()
 		commit(t, chain, blocks[1])
