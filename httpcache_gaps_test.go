@@ -99,6 +99,24 @@ func TestPageIsImmutableOnceAllShardsShowThatItIsComplete(t *testing.T) {
 	})
 }
 
+// To prove that a page is complete takes much longer than to read it, so this is done for one page of a response.
+func TestResponseWithSeveralPagesIsNotImmutable(t *testing.T) {
+	cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, _ *callCounter, _ func()) {
+		page := fmt.Sprintf(`blocks(after:%q,before:%q){edges{cursor}}`, at(3), at(20))
+		empty := fmt.Sprintf(`blocks(after:%q,before:%q){edges{cursor}}`, at(3), at(4))
+		block := fmt.Sprintf(`block(hash:"%s"){seq_no}`, minute(11)[10].Hash)
+		for fields, want := range map[string]string{
+			page: immutable, empty: immutable, page + " " + block: immutable,
+			"a:" + page + " b:" + page: "public, max-age=2", "a:" + empty + " b:" + empty: "public, max-age=2",
+		} {
+			w := get(h, "{blockchain{"+fields+"}}")
+			equal(t, fields, caching(w), want)
+			again := get(h, "{blockchain{"+fields+"}}", "If-None-Match", w.Header().Get("ETag"))
+			equal(t, "status of "+fields+" with its ETag", again.Code, 304)
+		}
+	})
+}
+
 // A repaired gap changes pages of its workchain, although the newest block stays the same.
 func TestETagChangesWhenAGapIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

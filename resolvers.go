@@ -49,6 +49,7 @@ type call struct {
 	unavailable bool                   // the Backend returned ErrUnavailable
 	failed      bool                   // the response has errors
 	final       bool                   // the response is cacheable, and no later block can change it
+	checked     bool                   // a page was checked whether it is final, which a query does only once
 	stored      bool                   // the response has blocks that were read from the Backend
 }
 
@@ -172,7 +173,8 @@ func (r *resolvers) blocks(ctx context.Context, src any, args plan.Args) (any, e
 	}
 	n := blocks.Len()
 	if c.final {
-		c.final = ch.final(&q, &blocks, n > size, &c.window)
+		c.final = !c.checked && ch.final(&q, &blocks, n > size, &c.window)
+		c.checked = true // the check reads hundreds of blocks, too many to repeat it for fifty pages
 	}
 	switch {
 	case n <= size:
