@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5"
@@ -80,13 +79,11 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	if err := checkHosts(&conn.Config); err != nil {
 		return nil, err
 	}
-	// Each server gets an equal part of Timeout, so that a server that hangs leaves time for the next one.
-	servers := addresses(conn)
-	limit := o.Timeout / time.Duration(servers)
-	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
-		conn.ConnectTimeout = limit
+	config.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) error {
+		limitAttempts(ctx, conn, o.Timeout)
+		return nil
 	}
-	if servers > 1 && conn.ValidateConnect == nil {
+	if severalServers(&conn.Config) && conn.ValidateConnect == nil {
 		// The default of pgx is any server: after a restart of the primary, the pool would stay on a replica, which may
 		// lag, while the listener returns to the primary.
 		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
@@ -117,19 +114,6 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 		return nil, err
 	}
 	return b, nil
-}
-
-// addresses returns the number of different servers in the DSN.
-func addresses(c *pgx.ConnConfig) int {
-	type address struct {
-		host string
-		port uint16
-	}
-	all := map[address]bool{{c.Host, c.Port}: true}
-	for _, f := range c.Fallbacks { // an address occurs twice if it is tried with TLS and without
-		all[address{f.Host, f.Port}] = true
-	}
-	return len(all)
 }
 
 // prepare checks the database and migrates its tables. If there is a problem, Open then
@@ -203,11 +187,12 @@ func (b *Backend) checkNotifications(ctx context.Context) error {
 }
 
 func (b *Backend) server(ctx context.Context) (version int, replica bool, err error) {
-	err = b.read(ctx, "connect", func(ctx context.Context) error {
-		return b.pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_is_in_recovery()").
-			Scan(&version, &replica)
-	})
-	return version, replica, err
+	err = b.pool.QueryRow(ctx, "SELECT current_setting('server_version_num')::int, pg_is_in_recovery()").
+		Scan(&version, &replica)
+	if err != nil {
+		return 0, false, failed("connect", err)
+	}
+	return version, replica, nil
 }
 
 // dotted formats a version number: 130004 is 13.4, 90624 is 9.6.24.

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -65,7 +66,18 @@ func Destination(dsn string) (string, error) {
 }
 
 // ConnectTimeout returns the time limit of one attempt to connect to a server.
-func (b *Backend) ConnectTimeout() time.Duration { return b.pool.Config().ConnConfig.ConnectTimeout }
+func (b *Backend) ConnectTimeout() time.Duration {
+	config := b.pool.Config()
+	_ = config.BeforeConnect(context.Background(), config.ConnConfig)
+	return config.ConnConfig.ConnectTimeout
+}
+
+// LookingUp makes connections look up names with f until restore is called.
+func LookingUp(f func(ctx context.Context, name string) ([]string, error)) (restore func()) {
+	was := lookUp
+	lookUp = f
+	return func() { lookUp = was }
+}
 
 // WithDeadline adds the context's error to the error of a canceled statement.
 var WithDeadline = withDeadline

@@ -104,12 +104,8 @@ func unknownKey(err error, keys map[string]string) bool {
 // checkHosts rejects hosts that contain an @. If a password contains an unescaped @, pgx
 // treats the rest of the password as part of the host, and would quote it in errors.
 func checkHosts(c *pgconn.Config) error {
-	hosts := []string{c.Host}
-	for _, f := range c.Fallbacks {
-		hosts = append(hosts, f.Host)
-	}
-	for _, host := range hosts {
-		if strings.LastIndexByte(host, '@') > 0 && host[0] != '/' { // a host that begins with / is a Unix socket
+	for _, s := range servers(c) {
+		if strings.LastIndexByte(s.Host, '@') > 0 && s.Host[0] != '/' { // a host that begins with / is a Unix socket
 			return errDSN
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // channel is the name of the notification channel. The payload of a notification is the
@@ -55,8 +54,7 @@ type subscription struct {
 func destination(c *pgx.ConnConfig) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%q %q %p", c.User, c.Database, c.ValidateConnect) // ValidateConnect: target_session_attrs
-	first := &pgconn.FallbackConfig{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}
-	for _, to := range append([]*pgconn.FallbackConfig{first}, c.Fallbacks...) {
+	for _, to := range servers(&c.Config) {
 		fmt.Fprintf(&text, " %q:%d", to.Host, to.Port)
 		if t := to.TLSConfig; t != nil {
 			fmt.Fprintf(&text, " TLS %q %t %t", t.ServerName, t.InsecureSkipVerify, t.VerifyPeerCertificate != nil)
@@ -160,12 +158,14 @@ func (e *subscription) listen(ctx context.Context, l *listener) error {
 
 // dial opens a connection and runs LISTEN on it.
 func (e *subscription) dial(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
-	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, e.config)
+	config := e.config.Copy()
+	limitAttempts(ctx, config, e.timeout)
+	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	defer cancel()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		closeConn(conn)
 		return nil, err

@@ -41,9 +41,9 @@ type Options struct {
 	// effect if Follow polls. If it is zero or negative, DefaultRecheckInterval is used.
 	RecheckInterval time.Duration
 
-	// Timeout limits each read and each attempt to connect. If the DSN names several
-	// hosts, Timeout is divided equally among them. If it is zero or negative,
-	// DefaultTimeout is used.
+	// Timeout limits each read and each attempt to connect. If the servers of the DSN have
+	// several addresses, Timeout is divided equally among them. Looking up their names takes
+	// additional time. If Timeout is zero or negative, DefaultTimeout is used.
 	Timeout time.Duration
 
 	// WriteTimeout limits each transaction of a [Writer], including its wait for other

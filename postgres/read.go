@@ -17,14 +17,17 @@ import (
 //
 // A connection may also be dead without an error, for example because a firewall dropped it.
 // Therefore read also resets the pool if do reaches the deadline and no other read succeeded
-// meanwhile.
+// meanwhile. It does not if the pool had no connection before: Reset would discard those that the
+// pool opens, and if opening takes longer than the deadline, no read would ever get one.
 func (b *Backend) read(ctx context.Context, what string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	begun, answered := time.Now(), b.answered.Load()
+	begun, answered, pool := time.Now(), b.answered.Load(), b.pool.Stat()
+	connected := pool.IdleConns()+pool.AcquiredConns() > 0
 	err := do(ctx)
 	if isBroken(err) && ctx.Err() == nil {
 		b.pool.Reset()
+		connected = false
 		err = do(ctx)
 	}
 	if isRolledBack(err) && ctx.Err() == nil {
@@ -32,7 +35,7 @@ func (b *Backend) read(ctx context.Context, what string, do func(context.Context
 	}
 	if err != nil {
 		waited := errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(begun) > b.opts.Timeout/2
-		if waited && b.answered.Load() == answered { // waited excludes callers with a short deadline
+		if waited && connected && b.answered.Load() == answered { // waited excludes callers with a short deadline
 			b.pool.Reset()
 		}
 		return failed(what, withDeadline(ctx, err))
