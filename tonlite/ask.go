@@ -274,9 +274,9 @@ func (set *servers) query(
 	own, cancel := context.WithTimeout(ctx, set.timeout(ctx))
 	defer cancel()
 	wait, _ := q.(lite.Wait)
-	since, announced := time.Now(), s.height() >= wait.SeqNo
+	since, has := time.Now(), s.height() >= wait.SeqNo || older(wait.SeqNo, set.head.Load())
 	answer, release, err = client.Query(own, q)
-	if announced { // otherwise a server that lags waits for the block
+	if has { // otherwise a server that lags waits for the block
 		s.observe(time.Since(since), err == nil)
 	}
 	if err != nil && own.Err() != nil && ctx.Err() == nil {

@@ -83,6 +83,8 @@ const (
 	// EarlyCreation answers lookups of shard blocks with forged blocks, which claim to have been created after
 	// masterchain block 1.
 	EarlyCreation
+	// OldHead announces masterchain block 2 as the newest block.
+	OldHead
 )
 
 // apply returns the response that the Server sends to q. a is the true response.
@@ -98,6 +100,8 @@ func (l Lie) apply(c *Chain, q, a lite.Message) lite.Message {
 		case FarHead:
 			a.Last.SeqNo = 4_000_000_000
 			a.Last.Root[0]++
+		case OldHead:
+			a.Last, _ = c.master(2)
 		case FalseNetwork:
 			a.ZeroRoot[0]++
 		case WrongKind:
