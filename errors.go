@@ -178,6 +178,7 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpErr
 		w.Header().Set("Retry-After", strconv.Itoa(no.retry))
 	}
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
+	delete(w.Header(), "Etag") // of a response for which there is no memory
 	switch no.status {
 	case statusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Basic realm="chaingql", charset="UTF-8"`)

@@ -7,7 +7,9 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -260,4 +262,27 @@ func TestUnreadErrorsCountTowardPendingResponseBytes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Otherwise a client would keep the error as the response with that ETag.
+func TestRefusalForMissingMemoryHasNoETag(t *testing.T) {
+	limits := chaingql.Limits{PendingResponseBytes: 20 << 10}
+	cached(t, chaingql.Options{Limits: limits}, func(t *testing.T, h *chaingql.Handler, _ *callCounter, _ func()) {
+		const query = "{blockchain{blocks(last:50){edges{node{hash seq_no}}}}}"
+		request := func() *http.Request {
+			return httptest.NewRequest("GET", "/demo/graphql?query="+url.QueryEscape(query), nil)
+		}
+		stuck, free := make(chan struct{}, 4), make(chan struct{})
+		var unread sync.WaitGroup
+		for range 4 {
+			unread.Go(func() { h.ServeHTTP(stuckWriter{httptest.NewRecorder(), stuck, free}, request()) })
+		}
+		synctest.Wait()
+		refused := httptest.NewRecorder()
+		h.ServeHTTP(refused, request())
+		equal(t, "status", refused.Code, 503)
+		equal(t, "ETag", refused.Header().Get("ETag"), "")
+		close(free)
+		unread.Wait()
+	})
 }
