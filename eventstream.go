@@ -236,12 +236,12 @@ func (s *eventStream) leave(why error) {
 	s.close(why)
 }
 
-// endFor ends the stream: the client receives err, and hooks receive the reason why. If the subscription has already
-// ended by itself, its own ending is used instead.
+// endFor ends the stream: the client receives err, and hooks receive the reason why. If the subscription has an
+// ending of its own, that is used instead.
 func (s *eventStream) endFor(why error, err *plan.Error) (gqlsse.Event, error) {
-	cursor := s.cursor() // first: if a gap is found meanwhile, pending has the position
-	if end := s.pending(); end != nil {
-		return s.end(end)
+	cursor, own := s.position()
+	if own != nil {
+		return s.end(own)
 	}
 	s.ended = why
 	return s.end(endAt(err, cursor, true))

@@ -35,11 +35,11 @@ func (s *storedStream) next() ([]byte, error) {
 	return nil, nil
 }
 
-func (s *storedStream) behind() bool     { return !s.live }
-func (s *storedStream) more() bool       { return true }
-func (s *storedStream) id() string       { return "1" }
-func (s *storedStream) cursor() string   { return "1" }
-func (s *storedStream) pending() *ending { return nil }
+func (s *storedStream) behind() bool                { return !s.live }
+func (s *storedStream) more() bool                  { return true }
+func (s *storedStream) id() string                  { return "1" }
+func (s *storedStream) cursor() string              { return "1" }
+func (s *storedStream) position() (string, *ending) { return "1", nil }
 
 func twoTurns() eventTurns { return eventTurnsOf(2) }
 

@@ -283,7 +283,7 @@ func (f *hostStream) id() string { return "" }
 
 func (f *hostStream) cursor() string { return "" }
 
-func (f *hostStream) pending() *ending { return nil }
+func (f *hostStream) position() (cursor string, own *ending) { return "", nil }
 
 // close does not wait until the host's sequence has ended; Shutdown does.
 func (f *hostStream) close(why error) {

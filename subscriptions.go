@@ -149,11 +149,11 @@ type stream interface {
 	behind() bool
 	// id returns the id of the event that next has returned last.
 	id() string
-	// cursor returns the position to resume from, or "" if there is none. After ErrGap, only the ending has one.
+	// cursor returns the position to resume from if the connection is lost now, or "" if there is none.
 	cursor() string
-	// pending returns the ending that next will return, or nil if the stream continues. A pending ending takes
-	// precedence over other reasons to end the stream.
-	pending() *ending
+	// position returns the position to resume from if the server ends the stream now, or "" if there is none. If own is
+	// not nil, the stream must end with it, whatever the server's reason is.
+	position() (cursor string, own *ending)
 	// close ends the stream. why is ignored if the stream has ended by itself.
 	close(why error)
 }
@@ -274,24 +274,26 @@ func (s *subscription) next() (response []byte, err error) {
 	}
 	s.over = failed
 	if s.chain.replaced.Load() {
-		return nil, s.pending()
+		_, own := s.position()
+		return nil, own
 	}
 	gone := unservable(failed)
 	if gone != nil && gone.Code != codeCursorTooOld && !s.begun {
 		s.over = fmt.Errorf("%w: %w", gqlws.ErrRefused, failed)
 		return nil, &ending{err: gone}
 	} // if it has begun, the source no longer has a cursor that it yielded itself
-	if end := s.pending(); end != nil {
-		return nil, end // even if the cursor is too old: it tells the client which of its blocks to discard
+	cursor, own := s.position()
+	if own != nil {
+		return nil, own // even if the cursor is too old: it tells the client which of its blocks to discard
 	}
 	if gone != nil && gone.Code == codeCursorTooOld {
-		return nil, endAt(gone, s.cursor(), s.begun)
+		return nil, endAt(gone, cursor, s.begun)
 	}
 	e := &plan.Error{Message: "The stream of blocks was interrupted.", Code: codeUnavailable}
 	if errors.Is(failed, blocklog.ErrClosed) {
 		e = shuttingDown().Error
 	}
-	return nil, endAt(e, s.cursor(), true)
+	return nil, endAt(e, cursor, true)
 }
 
 func (s *subscription) more() bool { return s.hasMore }
@@ -301,25 +303,26 @@ func (s *subscription) behind() bool { return s.isBehind }
 func (s *subscription) id() string { return s.chain.cursor(s.reader.LastReturned(), s.gaps) }
 
 func (s *subscription) cursor() string {
-	cursor, gaps, lost := s.reader.Position()
-	if lost { // the cursor would report the gap without STREAM_GAP
+	cursor, gaps, err := s.reader.ResumePoint()
+	if err != nil { // only STREAM_GAP has a position then
 		return ""
 	}
 	return s.chain.cursor(cursor, gaps)
 }
 
-func (s *subscription) pending() *ending {
+func (s *subscription) position() (cursor string, own *ending) {
 	if s.chain.replaced.Load() {
 		s.over = ErrChainReplaced
-		return &ending{err: epochChanged()}
+		return "", &ending{err: epochChanged()}
 	}
 	cursor, gaps, err := s.reader.ResumePoint()
+	cursor = s.chain.cursor(cursor, gaps)
 	if err == nil {
-		return nil
+		return cursor, nil
 	}
 	s.over = err
-	cursor = s.chain.cursor(cursor, gaps)
-	return endAt(&plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}, cursor, true)
+	gap := &plan.Error{Message: "Blocks are missing from the stream.", Code: codeStreamGap}
+	return "", endAt(gap, cursor, true)
 }
 
 // at returns a copy of e with the cursor that a stream has reached.

@@ -215,6 +215,26 @@ func TestHeartbeatBeforeStreamGapDoesNotReportTheGap(t *testing.T) {
 	})
 }
 
+// A browser loses its connection while the server searches for a missing block, and reconnects to another instance,
+// which has the block. If the last heartbeat contained a cursor after it, the browser would never receive the block.
+func TestHeartbeatDuringTheSearchForABlockDoesNotSkipTheBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := weave("mabmab" + "amma")
+		s := newGappyChain(t, blocks[:6], blocks[6].Cursor)
+		s.permanent = true
+		one, _ := newHandler(t, s, chaingql.Options{KeepAliveInterval: 10 * time.Second})
+		two, _ := newHandler(t, chainOf(t, blocks), chaingql.Options{})
+		lost := serve(t, mounted(one)).stream(t, onlyA)
+		time.Sleep(19 * time.Second)
+		commit(t, s.Chain, blocks[6:]...)
+		time.Sleep(2 * time.Second)
+		lost.expect("heartbeats, the last one during the search", ":", ":", ":")
+		last, _ := lost.position.Load().(string)
+		again := serve(t, mounted(two)).stream(t, onlyA, "Last-Event-ID", last)
+		again.expect("the other instance", append([]string{":"}, nexts([]chaingql.Block{blocks[6], blocks[9]})...)...)
+	})
+}
+
 // Clients of graphql-ws restart an operation on their next connection only if it has not ended. Therefore the
 // connection_error contains all cursors.
 func TestConnectionErrorHasTheCursorOfEachSubscription(t *testing.T) {

@@ -218,14 +218,12 @@ func (s socketStream[S]) Next() (response []byte, more bool, err error) {
 
 func (s socketStream[S]) Behind() bool { return s.stream.behind() }
 
-func (s socketStream[S]) Cursor() string { return s.stream.cursor() }
-
-func (s socketStream[S]) Pending() *gqlws.RequestError {
-	end := s.stream.pending()
-	if end == nil {
-		return nil
+func (s socketStream[S]) Position() (cursor string, own *gqlws.RequestError) {
+	cursor, end := s.stream.position()
+	if end != nil {
+		own = requestError(end.lost, end.err)
 	}
-	return requestError(end.lost, end.err)
+	return cursor, own
 }
 
 func (s socketStream[S]) Close(why error) { s.stream.close(why) }

@@ -28,18 +28,6 @@ func (l *Log[B]) skipsOpenGap(r *Reader[B]) bool {
 	})
 }
 
-// Position returns the cursor of [Reader.Cursor] and the gaps reported so far. lost reports that the Reader has ended
-// with ErrGap. The gaps then include that gap, so a client must not resume with them unless it receives the error too.
-func (r *Reader[B]) Position() (cursor string, gaps ReportedGaps, lost bool) {
-	l, g := r.group.log, r.group
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	cursor = g.reached(r, l.delivered).cursor
-	return cursor, r.reportedGaps(cursor), r.lost == ErrGap
-}
-
 // ResumePoint returns the cursor, and the gaps reported so far, with which a client can resume if the Reader is closed
 // now. If no gap affects the client, err is nil and the cursor is that of [Reader.Cursor].
 //

@@ -47,9 +47,6 @@ func TestResumePointIsBeforeAGapDuringItsRepair(t *testing.T) {
 		f.grow(base(4)) // shows the gap
 		time.Sleep(time.Second)
 		fresh := joinAt(t, l, blocksOf(-1, 0))
-		if cursor, gaps, lost := all.Position(); cursor != cursorOf(6) || gaps != 0 || lost {
-			t.Errorf("during the search, Position returned %q, %x and %v, want block 6 and no gap", cursor, gaps, lost)
-		}
 		for range 2 {
 			expectResumePoint(t, "a reader that received a block after the gap", all, 4, true)
 			expectResumePoint(t, "a reader that received all blocks before the gap", idle, 4, true)
@@ -86,9 +83,6 @@ func TestResumePointAgreesWithNextAfterTheRepair(t *testing.T) {
 				synctest.Wait()
 				expectResumePoint(t, "a reader that received a block after the gap", affected, 2, true)
 				expectResumePoint(t, "a reader that received no block after the gap", unaffected, 2, !repaired)
-				if cursor, _, lost := affected.Position(); cursor != cursorOf(2) || !lost {
-					t.Errorf("Position returned %q and %v after the search, want block 2 and true", cursor, lost)
-				}
 				if err := l.Close(t.Context()); err != nil {
 					t.Error(err)
 				}

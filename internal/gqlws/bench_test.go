@@ -68,10 +68,9 @@ func (v *broadcastStream) Next() ([]byte, bool, error) {
 	return payload, v.remaining.Add(-1) > 0, nil
 }
 
-func (*broadcastStream) Behind() bool           { return false }
-func (*broadcastStream) Pending() *RequestError { return nil }
-func (*broadcastStream) Cursor() string         { return "" }
-func (*broadcastStream) Close(error)            {}
+func (*broadcastStream) Behind() bool                      { return false }
+func (*broadcastStream) Position() (string, *RequestError) { return "", nil }
+func (*broadcastStream) Close(error)                       {}
 
 // connectPeers connects benchPeers clients over connections of the given kind. leave disconnects them and shuts the
 // server down.

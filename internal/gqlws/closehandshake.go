@@ -23,9 +23,6 @@ func (c *conn) closeHandshake() {
 	})
 	defer timer.Stop()
 	points := c.resumePointsOf(ops)
-	for i, s := range points {
-		points[i].err = c.callPending(s.stream)
-	}
 	c.mu.Lock()
 	c.ending.resumePoints = append(c.ending.resumePoints, points...)
 	e := *c.ending

@@ -51,11 +51,10 @@ func TestCloseResponseFollowsCompleteFrames(t *testing.T) {
 // An endlessStream is a Stream. Its Next always returns the same payload.
 type endlessStream []byte
 
-func (s endlessStream) Next() ([]byte, bool, error) { return s, true, nil }
-func (endlessStream) Cursor() string                { return "" }
-func (endlessStream) Behind() bool                  { return false }
-func (endlessStream) Pending() *RequestError        { return nil }
-func (endlessStream) Close(error)                   {}
+func (s endlessStream) Next() ([]byte, bool, error)     { return s, true, nil }
+func (endlessStream) Behind() bool                      { return false }
+func (endlessStream) Position() (string, *RequestError) { return "", nil }
+func (endlessStream) Close(error)                       {}
 
 // An endlessSession is a Session that starts an endlessStream for each operation.
 type endlessSession struct {

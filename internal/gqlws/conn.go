@@ -329,7 +329,8 @@ func (c *conn) resumePointsOf(ops []*operation) []resumePoint {
 	var all []resumePoint
 	for _, op := range ops {
 		if !op.query && !op.closeAfterCall {
-			all = append(all, resumePoint{id: op.id, stream: op.stream, cursor: c.callCursor(op.stream)})
+			cursor, own := c.callPosition(op.stream)
+			all = append(all, resumePoint{id: op.id, cursor: cursor, err: own})
 		}
 	}
 	return all

@@ -70,7 +70,6 @@ type ending struct {
 // A resumePoint is the position of a stream when its connection ended.
 type resumePoint struct {
 	id     operationID
-	stream Stream // nil if the stream was lost
 	cursor string
 	err    *RequestError // error with which the stream ended or was going to end; it contains the cursor
 }

@@ -71,25 +71,16 @@ func (s *fakeStream) Behind() bool {
 	return s.behind || s.search != nil
 }
 
-func (s *fakeStream) Cursor() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		s.session.t.Error("Cursor was called after Close")
-	}
-	if s.panicInCalls {
-		panic("Cursor")
-	}
-	return s.cursor
-}
-
-func (s *fakeStream) Pending() *RequestError {
+func (s *fakeStream) Position() (cursor string, own *RequestError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.inCall {
-		s.session.t.Error("Pending was called after Close or during Next")
+		s.session.t.Error("Position was called after Close or during Next")
 	}
-	return s.pending
+	if s.panicInCalls {
+		panic("Position")
+	}
+	return s.cursor, s.pending
 }
 
 func (s *fakeStream) Close(why error) {

@@ -78,14 +78,9 @@ func (c *conn) callClose(op *operation) {
 	op.stream.Close(op.why)
 }
 
-func (c *conn) callCursor(s Stream) (cursor string) {
-	defer c.recoverPanic("Stream.Cursor", nil)
-	return s.Cursor()
-}
-
-func (c *conn) callPending(s Stream) (own *RequestError) {
-	defer c.recoverPanic("Stream.Pending", nil)
-	return s.Pending()
+func (c *conn) callPosition(s Stream) (cursor string, own *RequestError) {
+	defer c.recoverPanic("Stream.Position", nil)
+	return s.Position()
 }
 
 func (c *conn) callRun(ctx context.Context, run func(context.Context) []byte) (payload []byte, err error) {

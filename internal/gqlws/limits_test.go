@@ -85,7 +85,7 @@ func TestPanicsInSessionAreLogged(t *testing.T) {
 		shutdown(t, s)
 		p.expect(legacyError("Service is shutting down", "SERVICE_UNAVAILABLE"), "CLOSE 1001 shutting down")
 		for _, method := range []string{
-			"Session.Opened", "Session.Limit", "Stream.Cursor", "Stream.Close", "Session.Closed",
+			"Session.Opened", "Session.Limit", "Stream.Position", "Stream.Close", "Session.Closed",
 		} {
 			if !strings.Contains(log.String(), "panic in "+method) {
 				t.Errorf("the log does not report the panic in %s", method)

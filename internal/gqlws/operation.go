@@ -65,10 +65,9 @@ func (r *queryResult) Next() (payload []byte, more bool, err error) {
 	return payload, true, r.err
 }
 
-func (r *queryResult) Behind() bool           { return false }
-func (r *queryResult) Cursor() string         { return "" }
-func (r *queryResult) Pending() *RequestError { return nil }
-func (r *queryResult) Close(error)            {}
+func (r *queryResult) Behind() bool                      { return false }
+func (r *queryResult) Position() (string, *RequestError) { return "", nil }
+func (r *queryResult) Close(error)                       {}
 
 // startOperation processes a start or subscribe message. If the protocol is not strict, the peer may omit
 // connection_init; the first operation then authenticates the peer.

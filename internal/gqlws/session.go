@@ -110,16 +110,12 @@ type Stream interface {
 	// after Open and after each Next, by the same goroutine.
 	Behind() bool
 
-	// Cursor returns the position that the stream has reached, or "" if it has none. The payloads that Next has
-	// returned are before the position, and all later payloads are after it. The peer receives the cursor when the
-	// server ends the connection. Cursors are compared byte by byte. Cursor may be called at any time before Close and
-	// from any goroutine, even while Next is running. It must not block.
-	Cursor() string
-
-	// Pending returns nil unless the Stream has lost its position. In that case it returns the error that Next is going
-	// to return. If the server ends the connection, the peer receives this error instead of the cursor. Pending may be
-	// called whenever Cursor may be called, and must not block.
-	Pending() *RequestError
+	// Position returns the position that the stream has reached, or "" if it has none. The payloads that Next has
+	// returned are before the position, and all later payloads are after it. If the Stream has lost its position,
+	// Position returns an error that contains another one. The peer receives the error or else the cursor when the
+	// server ends the connection. Cursors are compared byte by byte. Position is called before Close, and never while
+	// Next is running. It must not block.
+	Position() (cursor string, own *RequestError)
 
 	// Close is called once, when the operation has ended. why is nil if Next returned an error, if the peer stopped the
 	// operation, or if the peer sent connection_terminate. If the peer closed the connection, why wraps ErrGone.

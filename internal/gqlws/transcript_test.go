@@ -23,7 +23,7 @@ import (
 //	.. 15s                the peer has received nothing else, and 15 seconds pass
 //	!! push 1 {…}         the first stream has a payload; also
 //	                      !! end 1, !! fail 1 {…}, !! lose 1 {…}, !! break 1, !! panic 1,
-//	                      !! at 1 7 (sets its cursor), !! gap 1 {…} (sets the error of Pending),
+//	                      !! at 1 7 (sets its cursor), !! gap 1 {…} (sets the error of Position),
 //	                      !! release (lets {wait} and {stubborn} return), !! shutdown
 //	== 2                  two streams are open
 //
