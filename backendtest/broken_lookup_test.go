@@ -210,6 +210,13 @@ var brokenLookups = []brokenBackend{
 			return kept.BlockByHash(ctx, hash)
 		}}
 	}, mustBeNotFound},
+	{"after a restart, lookups find blocks that were pruned", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		kept := memchain.New()
+		h.Append = func(blocks []block) error { return errors.Join(kept.Append(blocks...), c.Append(blocks...)) }
+		h.Reopen = func() (chaingql.Backend, error) {
+			return lookupOverride{Chain: c, byHash: kept.BlockByHash}, nil
+		}
+	}, mustBeNotFound},
 	{"one of 700 lookups fails", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var found atomic.Int64
 		h.Backend = lookupOverride{Chain: c, byHash: func(ctx context.Context, hash chaingql.Hash) (block, error) {

@@ -56,13 +56,14 @@ func changePruned(breaks func(r *pruneRecord, c *memchain.Chain) override) break
 // tooOld is a result of Follow that yields only ErrCursorTooOld.
 func tooOld(yield func(block, error) bool) { yield(block{}, chaingql.ErrCursorTooOld) }
 
-// withFirst returns a chain that has only the first n stored blocks of c, and nothing pruned.
+// withFirst returns a chain that has the epoch and only the first n stored blocks of c, and nothing pruned.
 func withFirst(c *memchain.Chain, n int) (*memchain.Chain, error) {
 	kept, err := c.Blocks(context.Background(), query{First: n})
 	if err != nil {
 		return nil, err
 	}
 	again := memchain.New()
+	again.Replace(c.Epoch())
 	return again, again.Append(kept...)
 }
 

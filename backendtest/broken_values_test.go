@@ -34,6 +34,12 @@ func repeatNewest(times int) breakFunc {
 // unusual holds changes of a Backend that the contract allows.
 var unusual = []brokenBackend{
 	{name: "Follow yields the newest stored block twice", breaks: repeatNewest(2)},
+	{name: "Epoch changes only when a call notices the new chain", breaks: func(
+		_ context.Context, c *memchain.Chain, h *Harness,
+	) {
+		h.Backend = newLazyEpoch(c)
+		h.Interrupt = nil // Poll has no connection to interrupt
+	}},
 }
 
 // changeBlocks breaks Blocks: it applies change to each block of each page.

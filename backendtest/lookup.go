@@ -69,6 +69,21 @@ func (t *trial) lookups() (all []lookup) {
 	return all
 }
 
+// allLookups returns also the lookup by time, which returns the block of another time if no block has that time.
+func (t *trial) allLookups() []lookup {
+	all := t.lookups()
+	if b, ok := t.Backend.(chaingql.TimeIndex); ok {
+		all = append(all, lookup{
+			name: "MasterBlockByTime",
+			find: func(ctx context.Context, want *chaingql.Block) (chaingql.Block, error) {
+				return b.MasterBlockByTime(ctx, want.Time)
+			},
+			key: func(b *chaingql.Block) string { return fmt.Sprint(b.Time.Unix()) },
+		})
+	}
+	return all
+}
+
 // call returns the lookup as a call, for messages.
 func (l *lookup) call(b *chaingql.Block) string { return l.name + "(" + l.key(b) + ")" }
 
@@ -204,11 +219,16 @@ func followedBlocksAreFound(t *trial) {
 
 func prunedBlocksAreNotFound(t *trial) {
 	t.fill(60, 0)
+	all := t.stored
 	for _, n := range []int{1, 20, len(t.stored) - 22} {
 		gone := t.pruneBelow(n)
 		t.expectLookups(gone, false)
 		t.expectLookups(t.stored, true)
 		t.expectTimes()
+	}
+	if t.Reopen != nil {
+		t.reopen()
+		t.expectLookups(all[:len(all)-len(t.stored)], false)
 	}
 }
 

@@ -147,13 +147,14 @@ func (r *pruneLoad) nearOldest(rng *rand.Rand) int { return int(r.done.Load()) +
 func (r *pruneLoad) lookUp(t *trial, l *lookup, rng *rand.Rand) {
 	i := max(0, r.nearOldest(rng)-rng.IntN(2))
 	b, before := &r.all[i], int(r.done.Load())
-	got, err := l.find(t.ctx, b)
+	what := l.call(b) + ", while blocks were pruned,"
+	got, err := result(t, what, mayDoEither, func() (chaingql.Block, error) { return l.find(t.ctx, b) })
 	fault := l.resultFault(b, got, err, i >= before)
 	if fault != "" && i < int(r.begun.Load()) { // may have been pruned during the call
 		fault = l.resultFault(b, got, err, false)
 	}
 	if fault != "" {
-		t.Errorf("%s, while blocks were pruned, %s", l.call(b), fault)
+		t.Errorf("%s %s", what, fault)
 	}
 }
 
@@ -163,14 +164,14 @@ func (r *pruneLoad) lookUpTime(t *trial, x chaingql.TimeIndex, rng *rand.Rand) {
 	at := r.all[max(0, r.nearOldest(rng))].Time.Truncate(time.Second)
 	matches := func(b chaingql.Block) bool { return b.Workchain == masterchain && !b.Time.Before(at) }
 	before := int(r.done.Load())
-	got, err := x.MasterBlockByTime(t.ctx, at)
+	what := fmt.Sprintf("MasterBlockByTime(%d), while blocks were pruned,", at.Unix())
+	got, err := result(t, what, mayDoEither, func() (chaingql.Block, error) { return x.MasterBlockByTime(t.ctx, at) })
 	after := int(r.begun.Load())
 	first, last := before+slices.IndexFunc(r.all[before:], matches), after+slices.IndexFunc(r.all[after:], matches)
 	i, _ := slices.BinarySearchFunc(r.all, got.Cursor, byCursor)
 	if err != nil || i < first || i > last || !matches(r.all[i]) || blockFault(got, r.all[i]) != "" {
-		t.Errorf("MasterBlockByTime(%d), while blocks were pruned, returned cursor %q and error %v, "+
-			"but the first masterchain block at that time or later had %q, and %q at the end of the call",
-			at.Unix(), got.Cursor, err, r.all[first].Cursor, r.all[last].Cursor)
+		t.Errorf("%s returned cursor %q and error %v, but the first masterchain block at that time or later had %q, "+
+			"and %q at the end of the call", what, got.Cursor, err, r.all[first].Cursor, r.all[last].Cursor)
 	}
 }
 

@@ -56,7 +56,7 @@ func firstCallNoticesNewChain(t *trial) {
 	t.coming = t.generation(0, 60)
 	t.grow(60)
 	for number, call := range []func(after chaingql.Cursor, epoch string){
-		t.expectReplaced,
+		t.expectReplacedPage,
 		func(after chaingql.Cursor, epoch string) {
 			if t.epoch() == epoch {
 				t.follow(after).endsWithChain(nil, epoch)
@@ -75,8 +75,17 @@ func firstCallNoticesNewChain(t *trial) {
 	epoch, old := t.existingEpoch(), t.stored
 	t.replace(3, 40) // a Backend must not remember which blocks of the old chain were pruned
 	t.grow(40)
-	t.expectReplaced(old[0].Cursor, epoch)
+	t.expectReplacedPage(old[0].Cursor, epoch)
 	t.expectNewChain(old, epoch)
+	for i, l := range t.allLookups() {
+		epoch, old := t.existingEpoch(), &t.stored[20]
+		t.replace(4+i, 40)
+		t.grow(40)
+		t.expectReplaced(l.call(old), epoch, func() error {
+			_, err := l.find(t.ctx, old)
+			return err
+		})
+	}
 }
 
 // expectNewChain checks that the Backend serves the chain that replaced the old one.
@@ -100,25 +109,33 @@ func (t *trial) expectNewChain(old []chaingql.Block, epoch string) {
 // retries is the maximum number of times that a rule repeats a call that fails because the source is being replaced.
 const retries = 100
 
-// expectReplaced reads a page of a chain that was replaced, and checks that Blocks returns ErrChainReplaced. It reads
-// nothing if the Backend's Epoch shows already that the chain was replaced.
-func (t *trial) expectReplaced(after chaingql.Cursor, epoch string) {
+// expectReplacedPage reads a page of a chain that was replaced, and checks that Blocks returns ErrChainReplaced.
+func (t *trial) expectReplacedPage(after chaingql.Cursor, epoch string) {
 	q := chaingql.BlocksQuery{First: 5, After: after}
+	t.expectReplaced(describe(q), epoch, func() error {
+		_, err := t.Backend.Blocks(t.ctx, q)
+		return err
+	})
+}
+
+// expectReplaced makes a call for a chain that was replaced, and checks that it returns ErrChainReplaced. It makes no
+// call if the Backend's Epoch shows already that the chain was replaced.
+func (t *trial) expectReplaced(what, epoch string, call func() error) {
 	for range retries {
 		if t.epoch() != epoch {
 			return
 		}
-		page, err := t.Backend.Blocks(t.ctx, q)
-		if t.replacedError(describe(q), err, epoch) {
+		err := t.promptly(t.Patience, what, call, mayDoEither)
+		if t.replacedError(what, err, epoch) {
 			return
 		}
 		if err == nil {
-			t.Fatalf("%s returned %d blocks after the chain was replaced, but Epoch has not changed: it must return "+
-				"ErrChainReplaced", describe(q), len(page))
+			t.Fatalf("%s succeeded after the chain was replaced, but Epoch has not changed: it must return "+
+				"ErrChainReplaced", what)
 		}
 		time.Sleep(t.Patience / retries)
 	}
-	t.Fatalf("%s failed for %v after the chain was replaced, but never with ErrChainReplaced", describe(q), t.Patience)
+	t.Fatalf("%s failed for %v after the chain was replaced, but never with ErrChainReplaced", what, t.Patience)
 }
 
 // replacedError reports whether err ends a call that began before the chain with this epoch was replaced. If it does
@@ -126,7 +143,8 @@ func (t *trial) expectReplaced(after chaingql.Cursor, epoch string) {
 func (t *trial) replacedError(what string, err error, epoch string) bool {
 	now := t.epoch()
 	switch {
-	case errors.Is(err, chaingql.ErrCursorTooOld), errors.Is(err, chaingql.ErrBadCursor):
+	case errors.Is(err, chaingql.ErrCursorTooOld), errors.Is(err, chaingql.ErrBadCursor),
+		errors.Is(err, chaingql.ErrBlockNotFound):
 		if now != epoch {
 			return true
 		}

@@ -201,7 +201,7 @@ func (l *replaceLoad) readPage(ctx context.Context, rng *rand.Rand) {
 }
 
 func (l *replaceLoad) lookUp(ctx context.Context, rng *rand.Rand) {
-	for _, way := range l.lookups() {
+	for _, way := range l.allLookups() {
 		want := pick(rng, pick(rng, l.chains))
 		c := l.begin(way.call(&want))
 		got, err := way.find(ctx, &want)

@@ -112,11 +112,15 @@ func (t *trial) grow(n int) {
 	}
 }
 
-// reopen replaces the Backend with the one that Harness.Reopen returns.
+// reopen replaces the Backend with the one that Harness.Reopen returns, and checks that both have the same epoch.
 func (t *trial) reopen() {
 	var err error
+	epoch := t.epoch()
 	if t.Backend, err = t.Reopen(); err != nil {
 		t.Fatalf("Harness.Reopen failed: %v", err)
+	}
+	if now := t.epoch(); now != epoch {
+		t.Fatalf("Epoch returned %q and, after a restart, %q: it must change only if the chain is replaced", epoch, now)
 	}
 }
 
