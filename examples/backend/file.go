@@ -68,8 +68,14 @@ func (f *File) catchUp(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("backend: %w", err)
 		}
+		current, err := os.Stat(f.file.Name())
+		if err != nil {
+			return fmt.Errorf("backend: %w", err)
+		}
 		lines := text[:bytes.LastIndexByte(text, '\n')+1]
 		switch {
+		case !os.SameFile(info, current):
+			return fmt.Errorf("backend: another file has replaced %s", f.file.Name())
 		case info.Size() < offset:
 			return fmt.Errorf("backend: the file was truncated to %d bytes; %d were read before", info.Size(), offset)
 		case len(text) == maxLine && len(lines) == 0:

@@ -114,6 +114,9 @@ func TestFileThatCannotBeReadOnIsAnError(t *testing.T) {
 		change     func(path string) error
 	}{
 		{"the file was truncated", "was truncated to 5 bytes", func(path string) error { return os.Truncate(path, 5) }},
+		{"another file was renamed to the path", "another file has replaced", func(path string) error {
+			return errors.Join(appendText(path+".new", line), os.Rename(path+".new", path))
+		}},
 		{"a line is too long", "longer than 1048576 bytes", func(path string) error {
 			return appendText(path, strings.Repeat(" ", 1<<20)+line)
 		}},
