@@ -45,16 +45,18 @@ type preparations struct {
 const preparationPatience = 5 * time.Second
 
 // The shares of Limits.Requests for requests that take long, in sixteenths. An eighth of the limit is left to queries
-// whose documents are compiled and that need no Backend call: otherwise the others could have all of them refused.
+// whose documents are compiled and that need no Backend call: otherwise the others could have all of them refused. Most
+// is for the Backend, because it is slower than preparation, and one socket may send 32 queries: of the 48 Requests
+// of a small process, 33 may call it or wait.
 const (
-	smallShare   = 3 // small requests that are prepared
-	largeShare   = 2 // large ones
+	smallShare   = 2 // small requests that are prepared
+	largeShare   = 1 // large ones
 	backendShare = 8 // queries that wait for the Backend
-	placeShare   = 1 // queries that wait for a place in backendShare
+	placeShare   = 3 // queries that wait for a place in backendShare
 )
 
 // shareOf returns a share of Limits.Requests, which is at least one request. 0 means no limit.
-func shareOf(requests, sixteenths int) int { return min(requests, max(requests/16*sixteenths, 1)) }
+func shareOf(requests, sixteenths int) int { return min(requests, max(requests*sixteenths/16, 1)) }
 
 // newPreparations returns the preparations of a Handler with the given Limits.Requests.
 func newPreparations(requests int) (p preparations) {

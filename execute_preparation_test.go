@@ -62,7 +62,7 @@ func heldPreparation(t *testing.T, requests int) (h *chaingql.Handler, release c
 // Requests that wait for preparation keep their bodies in memory, so they count as requests.
 func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const requests, most, more = 100, 12, 200 // most is the number of large requests that are prepared or wait
+		const requests, most, more = 100, 6, 200 // most is the number of large requests that are prepared or wait
 		h, release := heldPreparation(t, requests)
 		var all sync.WaitGroup
 		for range runtime.GOMAXPROCS(0) {
@@ -89,7 +89,7 @@ func TestRequestsThatWaitForPreparationAreLimited(t *testing.T) {
 // There may be many sockets, so only as many of their large messages as of large bodies may wait for preparation.
 func TestLargeMessagesThatWaitForPreparationAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const requests, most, sockets = 100, 12, 60
+		const requests, most, sockets = 100, 6, 60
 		h, release := heldPreparation(t, requests)
 		n := serve(t, h)
 		var all sync.WaitGroup
@@ -190,7 +190,7 @@ func TestCompiledQueriesDoNotWaitForBodiesWithManyValues(t *testing.T) {
 				begun := time.Now()
 				equal(t, "status of a known query", post(h, `{"query":"{info{version}}"}`).Code, 200)
 				equal(t, "time it took", time.Since(begun), 0)
-				equal(t, "slow bodies that are refused at once", len(responses), 2*requests-12+runtime.GOMAXPROCS(0))
+				equal(t, "slow bodies that are refused at once", len(responses), 2*requests-8+runtime.GOMAXPROCS(0))
 				release()
 				synctest.Wait()
 				equal(t, "responses", len(responses), 2*requests)

@@ -108,7 +108,7 @@ type Limits struct {
 	// BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). At most half of Requests
 	// waits for the Backend, so a higher InFlight has no effect. While that many wait, a further query waits for at
 	// most a quarter of BackendTimeout until one of them has its response, but fails at once if it has made four calls,
-	// or a sixteenth of Requests waits for that. So other requests are still served. Default: 64.
+	// or three sixteenths of Requests wait for that. So other requests are still served. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one
@@ -131,8 +131,8 @@ type Limits struct {
 	// for HTTP requests are counted too. Those for connection_init are counted separately, up to the same number. A
 	// further one waits for at most BackendTimeout, because many clients may reconnect at once. Requests with a body
 	// that is still arriving and responses that wait for their client are not counted, except for the first ones on
-	// each processor: together at most a sixteenth of the limit. At most nine sixteenths of the limit wait for
-	// the Backend, three sixteenths for the preparation of small requests, and an eighth for that of large ones, but at
+	// each processor: together at most a sixteenth of the limit. At most eleven sixteenths of the limit wait for
+	// the Backend, an eighth for the preparation of small requests, and a sixteenth for that of large ones, but at
 	// least one request each. The last eighth is left to queries whose documents are already compiled and that need no
 	// Backend call. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503), and so is
 	// one whose preparation does not begin within 5 s. Default: 1,024.

@@ -12,7 +12,7 @@ import (
 // These limits apply to requests while the backend blocks.
 const (
 	inFlight       = 64              // Limits.InFlight
-	waiting        = 576             // nine sixteenths of Limits.Requests, which may wait for the backend
+	waiting        = 704             // eleven sixteenths of Limits.Requests, which may wait for the backend
 	atOnce         = time.Second     // less than a quarter of Limits.BackendTimeout, which a query may wait
 	maxRefusalTime = 5 * time.Second // more than three quarters, because the machine may be busy
 	stallOver      = stallTime + 2*time.Second
