@@ -11,8 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// lookUp returns the addresses of a name.
-var lookUp pgconn.LookupFunc = net.DefaultResolver.LookupHost
+// lookUp returns the addresses of a name. A program may set net.DefaultResolver at any time.
+var lookUp = func(ctx context.Context, name string) ([]string, error) {
+	return net.DefaultResolver.LookupHost(ctx, name)
+}
 
 // servers returns the servers of a DSN in the order in which pgx tries them. If the DSN allows
 // connections with TLS and without, a server occurs twice.

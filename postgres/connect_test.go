@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,6 +36,16 @@ func TestUnresponsiveAddressOfNameLeavesTimeForTheNextOne(t *testing.T) {
 			read(t, b, "").expect(t, at("01")...)
 		})
 	}
+}
+
+func TestNamesAreLookedUpWithTheResolverOfTheProgram(t *testing.T) {
+	was := net.DefaultResolver
+	defer func() { net.DefaultResolver = was }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("the resolver of the program")
+	}}
+	_, err := postgres.Open(t.Context(), "postgres://db.test/chain", nil)
+	expectError(t, err, "the resolver of the program")
 }
 
 // If the first nameserver of a system does not respond, each lookup takes seconds.
