@@ -32,7 +32,7 @@ func TestHandshakeWithTooLargeHeadersIsRefused(t *testing.T) {
 		}{
 			{"that no decision needs", chaingql.Options{}, []string{"Cookie", large}, 101},
 			{"with a secret", keyed, []string{"Cookie", large, "Authorization", secret}, 101},
-			{"of moderate size", keyed, []string{"Cookie", large[:15<<10]}, 101},
+			{"of moderate size", keyed, []string{"Cookie", large[:14<<10]}, 101},
 			{"that wait for connection_init", keyed, []string{"Cookie", large}, 431},
 			{"that are many", keyed, many, 431},
 		} {
@@ -46,6 +46,26 @@ func TestHandshakeWithTooLargeHeadersIsRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// net/http keeps the headers of an event stream's request as long as the stream is open.
+func TestEventStreamWithTooLargeHeadersIsRefused(t *testing.T) {
+	for _, media := range []string{"text/event-stream", "multipart/mixed;subscriptionSpec=1.0"} {
+		for what, row := range map[string]struct{ headers, size, want int }{
+			"a header of 12 KiB": {1, 12 << 10, 200}, "a header of 16 KiB": {1, 16 << 10, 431},
+			"300 headers": {300, 0, 431},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+				headers := []string{"Accept", media}
+				for i := range row.headers {
+					headers = append(headers, fmt.Sprint("X-", i), strings.Repeat("x", row.size))
+				}
+				res := serve(t, mounted(h)).stream(t, allBlocks, headers...).res
+				equal(t, "status with "+what+" for "+media, res.StatusCode, row.want)
+			})
+		}
+	}
 }
 
 // A heldAuthorizer admits everyone when release is closed.

@@ -51,6 +51,11 @@ func (h *Handler) serveStream(
 		h.writeErrorUnread(w, r, noFiles())
 		return
 	}
+	if headerBytes(r) > maxHandshakeHeaders { // net/http keeps them as long as the stream is open
+		h.writeError(w, r, overLimit(statusHeadersTooLarge, "",
+			fmt.Sprintf("The headers of a stream exceed the limit of %d bytes.", maxHandshakeHeaders)))
+		return
+	}
 	if ok, closed := h.streams.Enter(); !ok {
 		h.writeError(w, r, unavailable(closed, "Connections", "event streams"))
 		return

@@ -82,7 +82,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 const (
 	maxHandshake        = 8 << 10 // bytes of the URL, the host and the secret
 	maxHandshakeHeaders = 16 << 10
-	headerCost          = 64 // bytes that are counted for a header in addition to its name and value
+	headerCost          = 128 // bytes that are counted for a header in addition to its name and value
 )
 
 // tooLongHandshake returns the response to the handshake of c if it exceeds a limit, and nil otherwise.
