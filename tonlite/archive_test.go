@@ -3,11 +3,13 @@ package tonlite_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
@@ -89,6 +91,73 @@ func TestHungServerWithOldBlocksIsReplaced(t *testing.T) {
 				t.Cleanup(one.Stall())
 			}
 			readPage(t, b, chain, chaingql.BlocksQuery{First: 50, After: cursor(20 + 25*i)})
+		}
+	})
+}
+
+// A server with old blocks restarts. Another one that has them is so far away that pages of it take too long.
+func TestRestartedServerWithOldBlocksIsUsedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(400)
+		pruned, near, far := m.start(chain), m.start(chain), m.start(chain)
+		pruned.Forget(390)
+		pruned.ForgetShards(390)
+		pruned.Delay(60 * time.Millisecond)
+		near.Delay(60 * time.Millisecond)
+		far.Delay(234 * time.Millisecond)
+		b := m.open(pruned.Config(near, far), &tonlite.Options{Cache: 8, Logger: slog.New(slog.DiscardHandler)})
+		b.Prefer(0)
+		q := chaingql.BlocksQuery{First: 50, After: cursor(20)}
+		readPage(t, b, chain, q)
+		near.Stop()
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			_, _ = b.Blocks(ctx, q) // may have too little time
+			cancel()
+			time.Sleep(10 * time.Second)
+		}
+		if err := near.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		readPage(t, b, chain, q)
+		if took := readPage(t, b, chain, q); took > 5*time.Second/2 {
+			t.Errorf("a page took %v after the restart, want at most 2.5 s", took)
+		}
+	})
+}
+
+// TestServerThatDeniesBalancesDoesNotMultiplyQueries uses a server that is nearer than the others and denies balances.
+func TestServerThatDeniesBalancesDoesNotMultiplyQueries(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(40)
+		var all []*liteservertest.Server
+		for i := range 6 {
+			all = append(all, m.start(chain))
+			all[i].Delay(60 * time.Millisecond)
+		}
+		all[0].Delay(time.Millisecond)
+		b := m.open(all[0].Config(all[1:]...), nil)
+		following(t, b, cursor(39))
+		all[0].SetLie(liteservertest.Withheld)
+		for _, s := range all {
+			s.Asked()
+		}
+		begin := time.Now()
+		for range 50 {
+			for addr := range chain.Balances(40) {
+				if _, err := b.Balance(t.Context(), addr); err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		queries := 0
+		for _, s := range all[1:] {
+			queries += s.Asked()["getAccountState"]
+		}
+		if queries > 70 {
+			t.Errorf("50 balances took %v and %d queries to the other servers, want 70", time.Since(begin), queries)
 		}
 	})
 }

@@ -37,7 +37,6 @@ type servers struct {
 	all       []*server
 	preferred atomic.Uint32 // index of the preferred server
 	overtaker atomic.Uint32 // index of the server that last overtook the one on which a Follow waits
-	archive   atomic.Uint32 // 1 + index of the server that last sent an old block which another one lacks, or 0
 	head      atomic.Uint32 // seq_no of the Backend's head
 	opts      Options
 	ctx       context.Context // canceled by close
@@ -141,7 +140,7 @@ func (set *servers) connectAll(ctx context.Context) error {
 func (set *servers) ask(ctx context.Context, q lite.Message, check func(lite.Message) error) error {
 	var mu sync.Mutex
 	passed := false
-	return set.askIn(ctx, set.order(q), q, func(own context.Context, answer lite.Message) error {
+	return set.askIn(ctx, set.order(ctx, q), q, func(own context.Context, answer lite.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !passed {
@@ -166,11 +165,12 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 	}
 	var missing, failed error
 	var failing []*server
-	hope := false     // whether a server that lags or fails may have the block
-	lagging := false  // whether a server lags behind the known head
-	invented := false // whether a server names a block that no server proves or sends
-	rejected := false // whether a server rejects the query, and not because of its rate limit
-	late := true      // whether the first server has neither failed nor passed yet
+	var lacking []*server // that do not have what another one may send, see order
+	hope := false         // whether a server that lags or fails may have the block
+	lagging := false      // whether a server lags behind the known head
+	invented := false     // whether a server names a block that no server proves or sends
+	rejected := false     // whether a server rejects the query, and not because of its rate limit
+	late := true          // whether the first server has neither failed nor passed yet
 	h := set.hedge(ctx, q, order, check)
 	defer h.stop()
 	for v, ok := h.next(); ok; v, ok = h.next() {
@@ -182,27 +182,33 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			if failed != nil || invented || lagging || late || withheld { // prefer a server that works, and is fast
 				set.preferred.Store(uint32(v.place))
 			}
-			instead := v.place != order[0] && set.archive.Load() > 0
-			if (missing != nil || instead) && set.isOld(q) {
-				set.archive.Store(uint32(v.place) + 1)
+			if first := set.all[order[0]]; late && time.Since(h.begin) > set.opts.Timeout/4 && !set.mayLag(first, q) {
+				lacking = append(lacking, first)
+			}
+			for _, s := range lacking {
+				s.lack(set.ageOf(q))
 			}
 			return nil
 		case ctx.Err() != nil:
 			return timedOut(ctx.Err())
 		case errors.Is(err, errMissing):
 			missing = err
-			set.archive.CompareAndSwap(uint32(v.place)+1, 0)
-			if set.archive.Load() == 0 || !set.isOld(q) || h.haste != nil { // otherwise the archive may still respond
-				h.askAll(s)
+			h.askAll(s)
+			if errors.Is(err, errLagging) {
+				lagging = true
+			} else {
+				lacking = append(lacking, s)
 			}
-			lagging = lagging || errors.Is(err, errLagging)
 			invented = invented || errors.Is(err, errUnproven)
 		default:
-			set.archive.CompareAndSwap(uint32(v.place)+1, 0)
 			failed = joinErrors(failed, fmt.Errorf("lite server %s: %w", s.addr, err))
 			var serverErr lite.Error
-			if wait, ok := q.(lite.Wait); ok && v.lags {
-				hope = hope || s.mayReach(wait.SeqNo, set.head.Load())
+			if _, ok := q.(lite.Wait); ok && v.lags {
+				if set.mayLag(s, q) {
+					hope = true
+				} else {
+					lacking = append(lacking, s)
+				}
 				h.askAll(s)
 			} else {
 				failing = append(failing, s)
@@ -222,6 +228,12 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 		return failed
 	}
 	return outage{failed}
+}
+
+// mayLag reports whether it is plausible that server s lags behind the block that q waits for.
+func (set *servers) mayLag(s *server, q lite.Message) bool {
+	wait, ok := q.(lite.Wait)
+	return ok && s.mayReach(wait.SeqNo, set.head.Load())
 }
 
 // fetch sends q to server s, with a deadline of its own. The caller must call release when it has

@@ -64,7 +64,7 @@ func (b *Backend) proveNewer(ctx context.Context) {
 		return b.servers.all[i].height() <= head.SeqNo
 	}
 	q := lite.GetMasterchainInfo{}
-	newer := slices.DeleteFunc(b.servers.order(q), current)
+	newer := slices.DeleteFunc(b.servers.order(ctx, q), current)
 	_ = b.servers.askIn(ctx, newer, q, func(ctx context.Context, answer lite.Message) error {
 		id, err := announced(answer)
 		switch {

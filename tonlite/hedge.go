@@ -35,8 +35,10 @@ type hedgedQuery struct {
 	querying int
 	checking int
 	limit    int          // of queries and checks at the same time: 1, and one more whenever one is late
-	all      bool         // whether limit does not apply to queries: see askAll
+	lacked   bool         // whether a server does not have the block, or lags: see askAll
+	all      bool         // whether limit does not apply to queries
 	queued   atomic.Int32 // queries that wait for a slot in queryGate
+	begin    time.Time    // of the first query, without the wait for a slot
 	delay    time.Duration
 	late     <-chan time.Time
 	replies  chan reply
@@ -75,15 +77,15 @@ func (h *haste) spend(d time.Duration) time.Duration {
 	return h.left
 }
 
-// askAll is called when server s does not have the block, or lags. It queries all other servers at the same time,
-// because one after the other, those that do not respond would use up the time of the call. In haste, next waits for
-// them for a limited time only.
+// askAll is called when server s does not have the block, or lags. Then all other servers are queried at the same time,
+// because one after the other, those that do not respond would use up the time of the call. Unless in haste, next does
+// so only if no other response is awaited, or if that is late. In haste, next waits for them for a limited time only.
 func (h *hedgedQuery) askAll(s *server) {
-	h.all = true
+	h.lacked = true
 	if h.haste == nil || !h.since.IsZero() {
 		return
 	}
-	h.since, h.delay = time.Now(), h.set.hedgeDelay(s)
+	h.all, h.since, h.delay = true, time.Now(), h.set.hedgeDelay(s)
 	h.late = time.After(h.delay + h.haste.spend(0))
 }
 
@@ -104,7 +106,7 @@ type verdict struct {
 
 // hedge starts a hedgedQuery to the servers in the given order. Call stop when no verdict is needed any more.
 func (set *servers) hedge(ctx context.Context, q lite.Message, order []int, check checkFunc) *hedgedQuery {
-	h := &hedgedQuery{set: set, query: q, check: check, rest: order, limit: 1}
+	h := &hedgedQuery{set: set, query: q, check: check, rest: order, limit: 1, begin: time.Now()}
 	h.replies, h.verdicts = make(chan reply, len(order)), make(chan verdict, len(order))
 	h.haste, _ = ctx.Value(hasteKey{}).(*haste)
 	h.ctx, h.cancel = context.WithCancel(ctx)
@@ -126,6 +128,7 @@ func (h *hedgedQuery) next() (v verdict, ok bool) {
 			h.judge(h.answers[0])
 			h.answers = h.answers[1:]
 		}
+		h.all = h.all || h.lacked && h.querying+h.checking == 0
 		for len(h.rest) > 0 && (h.all || h.querying < 2 && h.querying+h.checking < h.limit) {
 			h.send(h.rest[0])
 			h.rest = h.rest[1:]
@@ -146,11 +149,12 @@ func (h *hedgedQuery) next() (v verdict, ok bool) {
 		case <-h.late:
 			switch hasty := !h.since.IsZero(); {
 			case h.queued.Load() > 0 || hasty && h.checking > 0: // no server is responsible for this wait
-				h.late = time.After(h.delay)
+				h.late, h.begin = time.After(h.delay), time.Now()
 			case hasty:
 				return v, false
 			default:
 				h.limit++
+				h.all = h.lacked
 			}
 		}
 	}
@@ -208,9 +212,9 @@ func (h *hedgedQuery) stop() {
 // order returns the indexes of the servers in the order in which they receive q: first the preferred server, and then
 // those that usually respond faster before the others. If the preferred server usually takes slowFactor times as long
 // as the fastest one, but at least minHedgeDelay, it has no precedence: a page may take more than 20 round trips. It
-// keeps its precedence only for a block that the fastest server has not announced. The first one for old blocks is a
-// server that has them. Otherwise each query that another one denies would go to all servers, see askAll.
-func (set *servers) order(q lite.Message) []int {
+// keeps its precedence only for a block that the fastest server has not announced. Servers that lack what others have
+// come last. Otherwise each query that such a server denies would go to all servers, see askAll.
+func (set *servers) order(ctx context.Context, q lite.Message) []int {
 	first := int(set.preferred.Load())
 	order := make([]int, len(set.all))
 	for i := range order {
@@ -226,27 +230,55 @@ func (set *servers) order(q lite.Message) []int {
 			slices.SortStableFunc(order, byLatency)
 		}
 	}
-	if archive := int(set.archive.Load()) - 1; archive >= 0 && set.isOld(q) {
-		i := slices.Index(order, archive)
-		copy(order[1:i+1], order[:i])
-		order[0] = archive
+	if _, ok := q.(lite.GetMasterchainInfo); ok || inHaste(ctx) { // in haste, one that denies soon saves time
+		return order
 	}
-	return order
+	kind := set.ageOf(q)
+	var last []int
+	order = slices.DeleteFunc(order, func(i int) bool {
+		lacks := set.all[i].lacks(kind)
+		if lacks {
+			last = append(last, i)
+		}
+		return lacks
+	})
+	return append(order, last...)
 }
 
-// isOld reports whether q is about an old masterchain block or the shard blocks to which one commits, which servers may
-// have deleted.
-func (set *servers) isOld(q lite.Message) bool {
+// An age tells queries for blocks that servers may have deleted from all others.
+type age int
+
+const (
+	recent age = iota
+	old
+)
+
+// lackTime is how long a server is asked last after it did not send a block that another one sent. Deleted blocks
+// rarely return.
+var lackTime = [...]time.Duration{recent: time.Minute, old: 10 * time.Minute}
+
+// ageOf returns old if q is about an old masterchain block or the shard blocks to which one commits, or looks up a
+// shard block, which may be old.
+func (set *servers) ageOf(q lite.Message) age {
 	seqNo, _ := masterLookup(q)
-	if wait, ok := q.(lite.Wait); ok {
-		switch q := wait.Then.(type) {
-		case lite.GetBlockHeader:
-			seqNo = wait.SeqNo
-		case lite.GetBlockProof:
-			seqNo = q.Target.SeqNo
+	wait, waits := q.(lite.Wait)
+	if waits {
+		q = wait.Then
+	}
+	switch q := q.(type) {
+	case lite.GetBlockHeader:
+		seqNo = wait.SeqNo
+	case lite.GetBlockProof:
+		seqNo = q.Target.SeqNo
+	case lite.LookupBlock:
+		if q.Workchain != masterchain {
+			return old
 		}
 	}
-	return older(seqNo, set.head.Load())
+	if older(seqNo, set.head.Load()) {
+		return old
+	}
+	return recent
 }
 
 // older reports whether a query for the masterchain block with the given seq_no is about a block that is too old to be

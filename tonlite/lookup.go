@@ -128,9 +128,10 @@ func (s *pageReader) committingMaster(ctx context.Context, head, want lite.Block
 		return err
 	}
 	q := lite.LookupBlock{Workchain: want.Workchain, Shard: want.Shard, SeqNo: want.SeqNo}
-	if err = s.servers.askIn(ctx, s.servers.order(q), q, check); errors.Is(err, errMissing) { // the servers may lag
+	err = s.servers.askIn(ctx, s.servers.order(ctx, q), q, check)
+	if errors.Is(err, errMissing) { // the servers may lag
 		q := s.servers.after(head.SeqNo, q)
-		err = s.servers.askIn(ctx, s.servers.order(q), q, check)
+		err = s.servers.askIn(ctx, s.servers.order(ctx, q), q, check)
 	}
 	if tooFar.Load() && errors.Is(err, errMissing) {
 		err = errCommitDelay

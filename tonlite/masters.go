@@ -37,7 +37,7 @@ func (b *Backend) currentHead(ctx context.Context) (lite.BlockID, error) {
 func (b *Backend) readHead(ctx context.Context) (lite.BlockID, error) {
 	var lagging atomic.Bool // whether a server lags behind the head
 	q := lite.GetMasterchainInfo{}
-	err := b.servers.askIn(ctx, b.servers.order(q), q, func(ctx context.Context, answer lite.Message) error {
+	err := b.servers.askIn(ctx, b.servers.order(ctx, q), q, func(ctx context.Context, answer lite.Message) error {
 		id, err := announced(answer)
 		if err != nil {
 			return err
@@ -260,7 +260,7 @@ func (b *Backend) lookup(
 		namer *server
 	}
 	var found atomic.Pointer[result]
-	err = b.servers.askIn(ctx, b.servers.order(q), q, func(ctx context.Context, answer lite.Message) error {
+	err = b.servers.askIn(ctx, b.servers.order(ctx, q), q, func(ctx context.Context, answer lite.Message) error {
 		id, err := lookedUp(answer, seqNo)
 		if err != nil {
 			return err

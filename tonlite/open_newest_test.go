@@ -21,7 +21,7 @@ func TestOpenFindsNewestBlockThoughNearestServerIsStuck(t *testing.T) {
 	}{
 		{"others are near", 60 * time.Millisecond, 0, tonlite.Options{}, 2 * time.Second},
 		{"others are far", 400 * time.Millisecond, 0, tonlite.Options{}, 4 * time.Second},
-		{"others boast", 60 * time.Millisecond, 2, tonlite.Options{}, 8 * time.Second},
+		{"others boast", 60 * time.Millisecond, 2, tonlite.Options{}, 17 * time.Second / 2},
 		{"unproven", 60 * time.Millisecond, 0, tonlite.Options{Unproven: true}, 2 * time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {

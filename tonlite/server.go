@@ -49,6 +49,7 @@ type server struct {
 	overtaken   time.Time     // when a Follow last found that the server reports new blocks late
 	latency     time.Duration // moving average of the time until a response, see servers.query; 0 if none
 	unproved    unprovedBlocks
+	lackUntil   [2]time.Time // by age of the block: see lack
 }
 
 // An unprovedBlocks stands for the masterchain blocks that a server has failed to prove, while others do not have
@@ -162,6 +163,20 @@ func (s *server) mayReach(seqNo, head uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head < seqNo && max(seqNo, head)-s.head <= maxLag && time.Since(s.moved) < time.Minute
+}
+
+// lack records that the server did not send a block of this age that another one sent.
+func (s *server) lack(of age) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lackUntil[of] = time.Now().Add(lackTime[of])
+}
+
+// lacks reports whether the server comes last in queries for blocks of this age.
+func (s *server) lacks(of age) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.lackUntil[of])
 }
 
 // lags records that the server responded that it does not have a block yet.
