@@ -12,12 +12,6 @@ type blockID struct {
 	hash chaingql.Hash
 }
 
-func (e *entry) id() (id blockID) {
-	id.seq = e.Seq
-	copy(id.hash[:], e.Hash)
-	return id
-}
-
 // A leafCache contains the hashes of the messages in leaves that the index lacks.
 type leafCache struct {
 	mu     sync.Mutex

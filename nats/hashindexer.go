@@ -5,21 +5,18 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"slices"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // storeHashes stores a leaf of the hash index, which contains the given blocks and end, and one
 // bucket of each higher level. The buckets of a level are stored in order, from one leaf to
 // the next. Each level begins a leaf later than the level below it, so that the buckets that
 // it needs are stored already.
-func (w *Writer) storeHashes(ctx context.Context, prefix string, leaf uint64, blocks []stored, end *entry) error {
+func (w *Writer) storeHashes(ctx context.Context, prefix string, leaf uint64, blocks []stored, end position) error {
 	n := &node{Hashes: []byte{}, End: end}
 	for i := range blocks {
 		n.Hashes = appendHash(n.Hashes, &blocks[i])
 	}
-	var messages []*nats.Msg
+	var messages []nodeMessage
 	add := func(level int, k, bucket uint64, n *node) error {
 		payload, err := json.Marshal(n)
 		if err != nil || len(payload) > nodeBytes { // too many equal hashes: lookups use the nodes below
@@ -27,7 +24,7 @@ func (w *Writer) storeHashes(ctx context.Context, prefix string, leaf uint64, bl
 		}
 		n.subject, n.size = nodeSubject(hashPrefix(prefix, bucket), level, k), len(payload)
 		w.b.nodes.put(n)
-		messages = append(messages, &nats.Msg{Subject: n.subject, Data: payload})
+		messages = append(messages, nodeMessage{n, payload})
 		return nil
 	}
 	err := add(0, leaf, 0, n)
@@ -43,7 +40,7 @@ func (w *Writer) storeHashes(ctx context.Context, prefix string, leaf uint64, bl
 		}
 	}
 	if err == nil {
-		_, err = w.send(ctx, messages, func(int, *jetstream.PubAck) error { return nil })
+		err = w.sendNodes(ctx, messages)
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package natschain
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -24,8 +23,8 @@ import (
 // Each node covers a range of messages; node k of a level begins at message k*width(level)+1. The node lists all blocks
 // of each shard that has at most maxListed blocks in the range. Of the other shards, it contains only the names. A
 // [Writer] stores a node as soon as the stream has a block after the node's range. Messages do not change, so nodes do
-// not change either, and all Writers store equal nodes. If a range has no node, its blocks are read from the block
-// stream or searched by subject.
+// not change either. A Writer therefore keeps a stored node, unless the stream has lost messages of its range. If a
+// range has no node, its blocks are read from the block stream or searched by subject.
 const (
 	leafSize       = 256          // number of messages that a node of level 0 covers
 	fanBits        = 3            // log2 of fan
@@ -51,11 +50,20 @@ type node struct {
 	Hashes []byte `json:"hashes,omitzero"`
 	// End is the first message after the node's range. If the stream does not have it any more, the stream lost its
 	// newest messages and then received others, and the node may list blocks that were lost.
-	End *entry `json:"end,omitempty"`
+	End position `json:"after,omitzero"`
 
 	subject string
 	size    int // as JSON, if the node was read
 }
+
+// A position identifies a message of the block stream. The time distinguishes the message from an equal one that was
+// stored again after the stream had lost it.
+type position struct {
+	Seq      uint64 `json:"seq"`
+	Received int64  `json:"received,string"` // when the server received the message, in nanoseconds
+}
+
+func (s *stored) position() position { return position{s.seq, s.received.UnixNano()} }
 
 // An entry describes a block in a node.
 type entry struct {
@@ -70,16 +78,6 @@ type entry struct {
 
 func entryOf(s *stored) entry {
 	return entry{s.seq, s.block.Cursor, s.prev, s.block.SeqNo, s.block.Hash[:], s.block.Time, &s.epoch}
-}
-
-// endOf returns the End of the node before the message s. If s cannot be decoded, the time when the server received it
-// identifies it.
-func endOf(s *stored) *entry {
-	if s.bad != nil {
-		return &entry{Seq: s.seq, Time: s.received}
-	}
-	e := entryOf(s)
-	return &e
 }
 
 func (e *entry) stored(q chaingql.BlocksQuery) stored {
@@ -144,7 +142,7 @@ func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) 
 	if err := json.Unmarshal(f.Message.Data, n); err != nil || n.Blocks == nil && n.Many == nil && n.Hashes == nil {
 		return nil, false, nil // a malformed node is treated as missing
 	}
-	if n.End == nil || n.End.Seq+1 < rangeOf(level, k).end { // strays before End could not be verified
+	if n.End.Seq < rangeOf(level, k).end { // stored by an earlier version
 		return nil, false, nil
 	}
 	return n, true, nil
@@ -152,14 +150,12 @@ func (b *Backend) node(ctx context.Context, prefix string, level int, k uint64) 
 
 // matchesStream reports whether a node with the given End describes the blocks that the stream contains now. If not,
 // the stream lost its newest messages in a restore or a power cut and then received others.
-func (b *Backend) matchesStream(ctx context.Context, end *entry) (bool, error) {
+func (b *Backend) matchesStream(ctx context.Context, end position) (bool, error) {
 	s, found, err := b.block(ctx, getRequest{Seq: end.Seq, Next: b.names.all()})
 	if err != nil || !found {
 		return false, err
 	}
-	now := endOf(&s)
-	same := now.Cursor == end.Cursor && bytes.Equal(now.Hash, end.Hash) && now.Time.Equal(end.Time)
-	return same || s.seq > end.Seq, nil // if the sequence number is higher, the message was pruned or removed
+	return s.position() == end || s.seq > end.Seq, nil // if seq is higher, the message was pruned or removed
 }
 
 // indexPrefix returns the prefix of all index subjects. The prefix contains the creation
@@ -195,7 +191,7 @@ type lookup struct {
 	left    seqRange // part of the range that is not searched yet
 	forward bool     // whether to find the first blocks; otherwise the last ones
 	nodes   []*node  // all nodes read
-	end     *entry   // the End with the highest sequence number of these nodes
+	end     position // the End with the highest sequence number of these nodes
 }
 
 // lookUp returns up to n blocks in the range that q selects: the first ones or the last ones. It also returns the part
@@ -222,7 +218,7 @@ func (b *Backend) lookUp(
 		}
 	}
 	is := true
-	if x.end != nil {
+	if x.end.Seq > 0 {
 		is, err = b.matchesStream(ctx, x.end)
 	}
 	switch {
@@ -273,7 +269,7 @@ func (x *lookup) step(ctx context.Context) (part seqRange, got []stored, found b
 		if !found {
 			continue
 		}
-		if x.nodes = append(x.nodes, n); x.end == nil || n.End.Seq > x.end.Seq {
+		if x.nodes = append(x.nodes, n); n.End.Seq > x.end.Seq {
 			x.end = n.End
 		}
 		if blocks, ok := n.matching(x.q); ok {

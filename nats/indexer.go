@@ -25,8 +25,7 @@ type indexer struct {
 // A progress is the number of the next leaf of an index to store.
 type progress struct {
 	next  uint64
-	known bool   // whether next is certain: if not, extend checks it before it stores a leaf
-	end   *entry // End of the leaf before next, nil if this Writer did not store that leaf
+	known bool // whether next is certain: if not, extend looks up the end of the index before it stores a leaf
 }
 
 // appended adds blocks that were stored directly after the recent ones.
@@ -37,9 +36,9 @@ func (x *indexer) appended(blocks ...stored) {
 // restart makes the next call of extend look up the end of the index.
 func (x *indexer) restart() { x.blocks, x.hashes, x.recent = progress{}, progress{}, nil }
 
-// moved records that the stream ends at end, which is not where this Writer expected. Usually, another Writer has only
-// stored a block: then the leaves that this Writer stored are still right. Therefore moved keeps the progress, and
-// extend checks it before it stores the next leaf.
+// moved records that the stream ends at end, which is not where this Writer expected: another Writer has stored blocks
+// and perhaps leaves, or the stream has lost messages. Therefore extend looks up the end of the index before it stores
+// the next leaf.
 func (x *indexer) moved(end uint64) {
 	x.recent, x.blocks.known, x.hashes.known = nil, false, false
 	if end < max(x.blocks.next, x.hashes.next)*leafSize { // the stream lost blocks
@@ -83,12 +82,12 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 	if err != nil {
 		return err
 	}
-	err = w.extendBy(ctx, prefix, &x.blocks, leaves, func(leaf uint64, blocks []stored, end *entry) error {
+	err = w.extendBy(ctx, prefix, &x.blocks, leaves, func(leaf uint64, blocks []stored, end position) error {
 		return w.storeNode(ctx, prefix, 0, leaf, nodeOf(blocks, end))
 	})
 	if err == nil {
 		err = w.extendBy(ctx, hashPrefix(prefix, 0), &x.hashes, leaves,
-			func(leaf uint64, blocks []stored, end *entry) error {
+			func(leaf uint64, blocks []stored, end position) error {
 				return w.storeHashes(ctx, prefix, leaf, blocks, end)
 			})
 	}
@@ -103,17 +102,10 @@ func (w *Writer) extend(ctx context.Context, leaves int) error {
 // subjects of these leaves have the given prefix.
 func (w *Writer) extendBy(
 	ctx context.Context, prefix string, x *progress, leaves int,
-	store func(leaf uint64, blocks []stored, end *entry) error,
+	store func(leaf uint64, blocks []stored, end position) error,
 ) (err error) {
 	if !x.known {
-		right := false
-		if x.end != nil {
-			right, err = w.b.matchesStream(ctx, x.end)
-		}
-		if err == nil && !right {
-			x.next, err = w.indexEnd(ctx, prefix)
-		}
-		if err != nil {
+		if x.next, err = w.indexEnd(ctx, prefix); err != nil {
 			return err
 		}
 		x.known = true
@@ -130,7 +122,7 @@ func (w *Writer) extendBy(
 		if err != nil {
 			return err
 		}
-		x.next, x.end = x.next+1, end
+		x.next++
 	}
 	return nil
 }
@@ -138,6 +130,7 @@ func (w *Writer) extendBy(
 // indexEnd returns the number of the first leaf that must be stored. The subjects of the
 // leaves have the given prefix.
 func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
+	w.b.nodes.forget("") // other Writers may have replaced nodes
 	_, first, found, err := w.b.messageFrom(ctx, 1)
 	if err != nil || !found {
 		return 0, err
@@ -170,7 +163,6 @@ func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
 			case right:
 				from = k + 1
 			default:
-				w.b.nodes.forget("")
 				next = k
 			}
 		}
@@ -183,26 +175,25 @@ func nodeNumber(subject string) (uint64, error) {
 	return strconv.ParseUint(subject[strings.LastIndexByte(subject, '.')+1:], 10, 64)
 }
 
-// leaf returns the blocks in the range s of a leaf, and its End. It reads them from the stream
+// leaf returns the blocks in the range s of a leaf, and its End. It reads the blocks from the stream
 // only if they are not among the recent blocks.
-func (w *Writer) leaf(ctx context.Context, s seqRange) (blocks []stored, end *entry, err error) {
-	if recent := w.indexer.recent; len(recent) > 0 && recent[0].seq <= s.from {
-		if i := slices.IndexFunc(recent, func(b stored) bool { return b.seq >= s.end }); i >= 0 {
-			after := recent[i] // a copy, because the End refers to its hash
-			return s.filter(slices.Clone(recent)), endOf(&after), nil
-		}
-	}
+func (w *Writer) leaf(ctx context.Context, s seqRange) (blocks []stored, end position, err error) {
 	after, found, err := w.b.block(ctx, getRequest{Seq: s.end, Next: w.b.names.all()})
 	if err == nil && !found {
 		err = errMissing
 	}
-	if err == nil {
+	if err != nil {
+		return nil, position{}, err
+	}
+	if recent := w.indexer.recent; len(recent) > 0 && recent[0].seq <= s.from && recent[len(recent)-1].seq >= s.end {
+		blocks = s.filter(slices.Clone(recent))
+	} else {
 		blocks, err = w.b.blocksIn(ctx, s)
 	}
-	return blocks, endOf(&after), err
+	return blocks, after.position(), err
 }
 
-func nodeOf(blocks []stored, end *entry) *node {
+func nodeOf(blocks []stored, end position) *node {
 	n := &node{Blocks: map[string][]entry{}, End: end}
 	for i := range blocks {
 		shard := shardName(&blocks[i].block)
@@ -240,7 +231,8 @@ func (w *Writer) storeNode(ctx context.Context, prefix string, level int, k uint
 		payload, err = json.Marshal(n)
 	}
 	if err == nil {
-		_, err = w.b.js.Publish(ctx, nodeSubject(prefix, level, k), payload, jetstream.WithRetryAttempts(0))
+		n.subject = nodeSubject(prefix, level, k)
+		err = w.sendNodes(ctx, []nodeMessage{{n, payload}})
 	}
 	if err != nil || (k+1)%fan != 0 || level+1 == levels {
 		return err

@@ -12,7 +12,7 @@ type nodeCache struct {
 	known         map[string]*node // by subject
 	size          int              // sum of the sizes of these nodes
 
-	verified map[blockID]struct{} // messages in the stream that are the End of a node of the hash index
+	verified map[position]struct{} // messages in the stream that are the End of a node of the hash index
 }
 
 // nodeCacheBytes is the maximum total size of the cached nodes, measured as JSON.
@@ -54,25 +54,25 @@ func (x *nodeCache) forget(prefix string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.subjectPrefix, x.known, x.size = prefix, make(map[string]*node), 0
-	x.verified = make(map[blockID]struct{})
+	x.verified = make(map[position]struct{})
 }
 
 // isVerified reports whether end is known to be in the stream.
-func (x *nodeCache) isVerified(end *entry) bool {
+func (x *nodeCache) isVerified(end position) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_, is := x.verified[end.id()]
+	_, is := x.verified[end]
 	return is
 }
 
 // verify records that end is in the stream.
-func (x *nodeCache) verify(end *entry) {
+func (x *nodeCache) verify(end position) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.verified) >= maxVerifiedEnds {
 		clear(x.verified)
 	}
-	x.verified[end.id()] = struct{}{}
+	x.verified[end] = struct{}{}
 }
 
 // maxVerifiedEnds is the maximum number of messages that are remembered as verified.

@@ -58,7 +58,7 @@ func storeIndexWithoutEnds(t *testing.T, url string) {
 		if err := json.Unmarshal(m.Data, &node); err != nil {
 			t.Fatal(err)
 		}
-		delete(node, "end")
+		delete(node, "after")
 		payload, err := json.Marshal(node)
 		if err == nil {
 			_, err = js.PublishAsync(m.Subject, payload)

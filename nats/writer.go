@@ -198,6 +198,7 @@ func (w *Writer) countStored(ctx context.Context, blocks []chaingql.Block) (int,
 			w.tail = nil // the stream was restored from a backup, or another Writer has appended blocks
 		default:
 			w.tail.seen = time.Now()
+			w.indexer.recent = nil // the stream may have been restored from a backup and end with the same block
 		}
 	}
 	looked := w.tail == nil
