@@ -81,12 +81,12 @@ func (c *consumer) stop() {
 	_ = c.b.nc.Publish("$JS.API.CONSUMER.DELETE."+c.b.names.stream+"."+c.name, nil)
 }
 
-// next returns the next message of the stream and its sequence number.
-func (c *consumer) next(ctx context.Context) (*nats.Msg, uint64, error) {
+// next returns the next message of the stream.
+func (c *consumer) next(ctx context.Context) (stored, error) {
 	for {
 		if c.left == 0 || c.room == 0 { // the server ends a request without a response if its messages fill the room
 			if err := c.pull(prefetch, batchBytes); err != nil {
-				return nil, 0, err
+				return stored{}, err
 			}
 		}
 		var m *nats.Msg
@@ -94,18 +94,20 @@ func (c *consumer) next(ctx context.Context) (*nats.Msg, uint64, error) {
 		select {
 		case m = <-c.answers:
 		case <-c.silence.C:
-			return nil, 0, errSilent
+			return stored{}, errSilent
 		case <-ctx.Done():
-			return nil, 0, ctx.Err()
+			return stored{}, ctx.Err()
 		}
 		if m == nil {
-			return nil, 0, nats.ErrConnectionClosed
+			return stored{}, nats.ErrConnectionClosed
 		}
 		// The server sets the reply subject of each message of the stream, which contains the sequence number.
 		if meta, err := m.Metadata(); err == nil {
 			c.left--
 			c.room -= m.Size()
-			return m, meta.Sequence.Stream, nil
+			s := c.b.names.decode(meta.Sequence.Stream, m.Subject, m.Data)
+			s.received = meta.Timestamp
+			return s, nil
 		}
 		status, description := m.Header.Get("Status"), m.Header.Get("Description")
 		switch pending := m.Header.Get("Nats-Pending-Messages"); {
@@ -114,10 +116,10 @@ func (c *consumer) next(ctx context.Context) (*nats.Msg, uint64, error) {
 			c.left = 0
 		case description == sizeExceeded:
 			if err := c.pull(1, 0); err != nil { // the next message may be larger than batchBytes
-				return nil, 0, err
+				return stored{}, err
 			}
 		default:
-			return nil, 0, fmt.Errorf("%w: status %s %s", errEnded, status, description)
+			return stored{}, fmt.Errorf("%w: status %s %s", errEnded, status, description)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 				return false, err
 			}
 		}
-		m, seq, err := messages.next(listening)
+		s, err := messages.next(listening)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
@@ -212,10 +212,10 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 			return false, err
 		}
 		before := l.seen
-		if seq <= before { // a consumer on a lagging server may begin too early
+		if s.seq <= before { // a consumer on a lagging server may begin too early
 			continue
 		}
-		blocks, err := l.add(r.b.names.decode(seq, m.Subject, m.Data))
+		blocks, err := l.add(s)
 		if l.forked && !l.forkIsStray {
 			err = r.handleFork(ctx, l, err)
 		}
@@ -226,9 +226,9 @@ func (r *reader) listen(ctx context.Context, messages *consumer, l *linker) (sto
 			return false, errSkipped
 		case err != nil:
 			return false, err
-		case len(blocks) == 0 && r.b.skip(before+1) < seq: // messages were removed from the stream, or lost in transit
+		case len(blocks) == 0 && r.b.skip(before+1) < s.seq: // messages were removed, or lost in transit
 			next, _, err := r.b.block(ctx, getRequest{Seq: before + 1, Next: r.b.names.all()})
-			if err != nil || next.seq != seq {
+			if err != nil || next.seq != s.seq {
 				return false, cmp.Or(err, errSkipped)
 			}
 		}

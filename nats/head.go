@@ -66,16 +66,12 @@ func (b *Backend) catchUp(ctx context.Context, newest stored) (stored, bool, err
 	if head.seq == 0 {
 		return stored{}, false, nil
 	}
-	same, err := b.present(ctx, head.place())
-	if err != nil && !errors.Is(err, errReplaced) {
+	same, err := b.contains(ctx, last)
+	if err != nil {
 		return stored{}, false, err
 	}
-	if same = same && last.seq <= newest.seq && newest.seq <= last.seq+maxCatchUp; same && last.seq > head.seq {
-		if same, err = b.contains(ctx, last); err != nil {
-			return stored{}, false, err
-		}
-	}
-	if !same { // the stream lost messages and may have reused their numbers, or the survey is too far behind
+	// The stream may have lost messages and reused their numbers, or the survey is too far behind.
+	if !same || newest.seq < last.seq || newest.seq > last.seq+maxCatchUp {
 		b.reset()
 		return stored{}, false, nil
 	}
@@ -91,7 +87,19 @@ func (b *Backend) catchUp(ctx context.Context, newest stored) (stored, bool, err
 // contains reports whether the stream still contains the message m.
 func (b *Backend) contains(ctx context.Context, m stored) (bool, error) {
 	now, found, err := b.block(ctx, getRequest{Seq: m.seq})
-	return found && now.received.Equal(m.received), err
+	return found && m.same(&now), err
+}
+
+// meet compares s, which has the sequence number of the newest block, with that block, and returns the newest block. If
+// a Writer of this Backend appended the block, meet records when the server received it.
+func (x *survey) meet(s *stored) (stored, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	same := x.head.seq == s.seq && x.head.same(s)
+	if same {
+		x.head.received = s.received
+	}
+	return x.head, same
 }
 
 // denials returns how often a read took a message for a stray because of the survey.
@@ -121,17 +129,13 @@ func (b *Backend) verified(ctx context.Context, read func() error) error {
 // checkSurvey updates the survey, which ended with the block head and the message last, if the stream has lost that
 // message since then. It reports whether it has updated the survey.
 func (b *Backend) checkSurvey(ctx context.Context, head, last stored) (updated bool, err error) {
-	same := head.seq == 0 // there was no survey
-	if last.seq > head.seq {
-		same, err = b.contains(ctx, last)
-	} else if !same {
-		if same, err = b.present(ctx, head.place()); errors.Is(err, errReplaced) {
-			err = nil
-		}
+	if head.seq == 0 { // there was no survey
+		return false, nil
 	}
-	if same || err != nil {
+	if same, err := b.contains(ctx, last); same || err != nil {
 		return false, err
 	}
+	b.reset()
 	_, _, _, err = b.tail(ctx)
 	return err == nil, err
 }

@@ -41,7 +41,16 @@ type stored struct {
 
 	subject  string
 	bad      error     // reason why the message cannot be a block, nil if it may be one
-	received time.Time // when the server received the message; zero for messages of a consumer
+	received time.Time // when the server received the message; zero for blocks of this Backend's own Writers
+}
+
+// same reports whether now, the message with the same sequence number, is still the message s. After a restore from a
+// backup, it may be an equal message that was stored again, after other messages than before.
+func (s *stored) same(now *stored) bool {
+	if s.received.IsZero() {
+		return now.block.Cursor == s.block.Cursor && now.block.Hash == s.block.Hash
+	}
+	return now.received.Equal(s.received)
 }
 
 // follows reports whether c is the cursor of the message's predecessor.

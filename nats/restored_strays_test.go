@@ -133,3 +133,66 @@ func receive(ctx context.Context, b *natschain.Backend, after chaingql.Cursor, b
 		time.Sleep(10 * time.Millisecond) // until the client has noticed that the server was restarted
 	}
 }
+
+// TestRunningHostNoticesShiftedBlocks restores the backup of a chain without some strays while a host is running. The
+// same blocks are appended again, with as many strays at another place, so that the stream ends with an equal message.
+// The host must find all blocks by hash, and must not remove a block that has the number of a former stray.
+func TestRunningHostNoticesShiftedBlocks(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(context.Context, *natschain.Backend) error{
+		"pages": func(ctx context.Context, b *natschain.Backend) error {
+			_, err := b.Blocks(ctx, chaingql.BlocksQuery{Last: 50})
+			return err
+		},
+		"Follow": func(ctx context.Context, b *natschain.Backend) error {
+			for block, err := range b.Follow(ctx, "") {
+				if err != nil || block.SeqNo == 60 {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, ctx, all := newBroker(t), t.Context(), numbered(1, 60)
+			for i := range all {
+				all[i].Hash[0] = byte(i)
+			}
+			opts := (&logbook{}).options()
+			appendNew := func(blocks []chaingql.Block) {
+				t.Helper()
+				if err := writer(t, open(t, s.ClientURL(), opts)).Append(ctx, blocks...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			publishStrays := func() {
+				t.Helper()
+				for range 3 {
+					if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(&all[0]), []byte("junk")); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			appendNew(all[:30])
+			backUp, restore := s.backups()
+			backUp()
+			appendNew(all[30:40])
+			publishStrays()
+			host := open(t, s.ClientURL(), opts)
+			appendNew(all[40:])
+			if err := read(ctx, host); err != nil {
+				t.Fatal(err)
+			}
+			expectByHash(t, host, all, true)
+			restore()
+			appendNew(all[30:50])
+			publishStrays()
+			appendNew(all[50:])
+			if err := host.RemoveStray(ctx, 41); err == nil {
+				t.Error("RemoveStray of a block: got no error")
+			}
+			expectByHash(t, host, all, true)
+		})
+	}
+}

@@ -121,7 +121,7 @@ func (x *survey) next(s *stored) (stored, bool) {
 	case seen == 0 || s.bad != nil:
 		return stored{}, false
 	case s.seq == head.seq && s.seq == seen:
-		return head, s.block.Cursor == head.block.Cursor && s.block.Hash == head.block.Hash
+		return x.meet(s)
 	case s.seq != seen+1 || !at.admits(s) || tooFar(at.cursor, s.block.Cursor):
 		return stored{}, false
 	}
