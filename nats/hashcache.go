@@ -21,6 +21,7 @@ type leafCache struct {
 }
 
 type leafHashes struct {
+	from   uint64 // sequence number of the first message that was stored when the leaf was read
 	next   uint64 // sequence number of the first message that is not cached
 	hashes []blockID
 }

@@ -2,6 +2,7 @@ package natschain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -197,7 +198,11 @@ func (x *hashLookup) scan(ctx context.Context) (stored, bool, error) {
 // messages that are not cached.
 func (x *hashLookup) read(ctx context.Context, leaf seqRange) ([]blockID, error) {
 	known, generation := x.b.leaves.get(leaf.from)
-	from, end := max(leaf.from, x.in.from, known.next), min(leaf.end, x.in.end)
+	first := max(leaf.from, x.in.from)
+	if first < known.from { // pruned messages were restored from a backup
+		known = leafHashes{}
+	}
+	from, end := max(first, known.next), min(leaf.end, x.in.end)
 	if from >= end {
 		return known.hashes, nil
 	}
@@ -211,11 +216,12 @@ func (x *hashLookup) read(ctx context.Context, leaf seqRange) ([]blockID, error)
 			hashes = append(hashes, blockID{s.seq, s.block.Hash})
 		}
 	}
-	x.b.leaves.put(leaf.from, leafHashes{end, hashes}, generation)
+	x.b.leaves.put(leaf.from, leafHashes{cmp.Or(known.from, first), end, hashes}, generation)
 	return hashes, nil
 }
 
-// first returns the first of the messages that is a block with the hash.
+// first returns the first of the messages that is a block with the hash. It returns errReplaced if a message has a hash
+// with which neither the index nor the cache can list it.
 func (x *hashLookup) first(ctx context.Context, seqs []uint64) (stored, bool, error) {
 	for _, seq := range seqs {
 		if x.steps++; x.steps > 2*maxLookupSteps {
@@ -223,6 +229,9 @@ func (x *hashLookup) first(ctx context.Context, seqs []uint64) (stored, bool, er
 			break
 		}
 		s, found, err := x.b.block(ctx, getRequest{Seq: seq})
+		if err == nil && found && !bytes.Equal(s.block.Hash[:hashBytes], x.hash[:hashBytes]) {
+			err = errReplaced
+		}
 		if err == nil && found && s.bad == nil && s.block.Hash == *x.hash {
 			if found, err = x.b.isLinked(ctx, s); found {
 				return s, true, err

@@ -111,3 +111,22 @@ func TestIndexIsCompleteAfterRestoreOfPrunedBlocks(t *testing.T) {
 	})
 	expectByHash(t, b, every(17, all[:300]), true)
 }
+
+// TestHashesAreReadAgainAfterRestoreOfPrunedBlocks prunes too many blocks and restores a backup that has them, while a
+// host is running that has looked up a block in between. The chain is too short for a node of the index.
+func TestHashesAreReadAgainAfterRestoreOfPrunedBlocks(t *testing.T) {
+	t.Parallel()
+	s, ctx, all := newBroker(t), t.Context(), hashed(200, "a")
+	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	backUp, restore := s.backups()
+	backUp()
+	host := open(t, s.ClientURL(), (&logbook{}).options())
+	if err := writer(t, open(t, s.ClientURL(), (&logbook{}).options())).Prune(ctx, all[149].Cursor); err != nil {
+		t.Fatal(err)
+	}
+	expectByHash(t, host, all[160:161], true)
+	restore()
+	expectByHash(t, host, all, true)
+}
