@@ -73,21 +73,18 @@ type entry struct {
 	SeqNo  uint32           `json:"seq_no"`
 	Hash   []byte           `json:"hash"`
 	Time   time.Time        `json:"time"`
-	Epoch  *int64           `json:"epoch,omitempty,string"` // nil if the node was stored by an earlier version
+	Epoch  int64            `json:"epoch,omitempty,string"`
 }
 
 func entryOf(s *stored) entry {
-	return entry{s.seq, s.block.Cursor, s.prev, s.block.SeqNo, s.block.Hash[:], s.block.Time, &s.epoch}
+	return entry{s.seq, s.block.Cursor, s.prev, s.block.SeqNo, s.block.Hash[:], s.block.Time, s.epoch}
 }
 
 func (e *entry) stored(q chaingql.BlocksQuery) stored {
-	s := stored{seq: e.Seq, prev: e.Prev, block: chaingql.Block{
+	s := stored{seq: e.Seq, prev: e.Prev, epoch: e.Epoch, block: chaingql.Block{
 		Workchain: *q.Workchain, Shard: *q.Shard, SeqNo: e.SeqNo, Time: e.Time, Cursor: e.Cursor,
 	}}
 	copy(s.block.Hash[:], e.Hash)
-	if s.epochUnknown = e.Epoch == nil; !s.epochUnknown {
-		s.epoch = *e.Epoch
-	}
 	return s
 }
 

@@ -37,8 +37,6 @@ type stored struct {
 	epoch int64            // 0 if the message does not contain an epoch
 	block chaingql.Block
 
-	epochUnknown bool // whether the message may contain an epoch, although epoch is 0
-
 	subject  string
 	bad      error     // reason why the message cannot be a block, nil if it may be one
 	received time.Time // when the server received the message; zero for blocks of this Backend's own Writers

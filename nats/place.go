@@ -280,9 +280,6 @@ func (m *placeCache) add(blocks ...stored) {
 		m.places = make(map[chaingql.Cursor]place)
 	}
 	for i := range blocks {
-		if blocks[i].epochUnknown { // without the epoch, a message of an old stream could follow this block
-			continue
-		}
 		c := blocks[i].block.Cursor
 		if _, known := m.places[c]; !known {
 			oldest := &m.ring[m.n%maxPlaces]

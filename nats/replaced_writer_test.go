@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"github.com/chaingql/chaingql"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // forked returns copies of blocks with the same cursors and other hashes.
@@ -200,43 +198,35 @@ func TestAppendReportsBlockOfOldStreamThatIsNotRecognized(t *testing.T) {
 }
 
 // TestBlockFromIndexIsNotFollowedByOldStreamsMessage reads a block from the index. The next message was on its way
-// while the stream was replaced, and also names that block as its predecessor. Index nodes of earlier versions have no
-// epochs.
+// while the stream was replaced, and also names that block as its predecessor.
 func TestBlockFromIndexIsNotFollowedByOldStreamsMessage(t *testing.T) {
-	for name, epochs := range map[string]bool{"nodes with epochs": true, "nodes without epochs": false} {
-		t.Run(name, func(t *testing.T) {
-			s, all, ctx := newBroker(t), uneven(1500), context.Background()
-			w, js := writer(t, open(t, s.ClientURL(), (&logbook{}).options())), raw(t, s.ClientURL())
-			at := 1000 + slices.IndexFunc(all[1000:], func(b chaingql.Block) bool { return b.Workchain == 5 })
-			if err := w.Append(ctx, all[:at+1]...); err != nil {
-				t.Fatal(err)
-			}
-			old := forked(all[at+1 : at+2])[0]
-			payload := fmt.Appendf(nil, `%s,"prev":%q,"epoch":"1700000000000000000"}`,
-				strings.TrimSuffix(string(payloadOf(&old)), "}"), all[at].Cursor)
-			if _, err := js.Publish(ctx, subjectOf(&old), payload); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Append(ctx, all[at+1:]...); err != nil {
-				t.Fatal(err)
-			}
-			if !epochs {
-				removeEpochs(t, js)
-			}
-			b := open(t, s.ClientURL(), (&logbook{}).options())
-			five := int32(5)
-			fives := chaingql.BlocksQuery{Workchain: &five, Before: all[at+1].Cursor, First: 1000}
-			fives.First = len(chaingql.PageOf(all, fives))
-			fives.Before = "" // at is then the last block of the page
-			expectPages(t, b, all, []chaingql.BlocksQuery{fives})
-			expectPage(t, b, chaingql.BlocksQuery{First: 2, After: all[at].Cursor}, all[at+1:at+3])
-			for next, err := range b.Follow(ctx, all[at].Cursor) {
-				if err != nil || next != all[at+1] {
-					t.Errorf("the first block of Follow: got %v and error %v, want %v", next, err, all[at+1])
-				}
-				break
-			}
-		})
+	s, all, ctx := newBroker(t), uneven(1500), context.Background()
+	w, js := writer(t, open(t, s.ClientURL(), (&logbook{}).options())), raw(t, s.ClientURL())
+	at := 1000 + slices.IndexFunc(all[1000:], func(b chaingql.Block) bool { return b.Workchain == 5 })
+	if err := w.Append(ctx, all[:at+1]...); err != nil {
+		t.Fatal(err)
+	}
+	old := forked(all[at+1 : at+2])[0]
+	payload := fmt.Appendf(nil, `%s,"prev":%q,"epoch":"1700000000000000000"}`,
+		strings.TrimSuffix(string(payloadOf(&old)), "}"), all[at].Cursor)
+	if _, err := js.Publish(ctx, subjectOf(&old), payload); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(ctx, all[at+1:]...); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, s.ClientURL(), (&logbook{}).options())
+	five := int32(5)
+	fives := chaingql.BlocksQuery{Workchain: &five, Before: all[at+1].Cursor, First: 1000}
+	fives.First = len(chaingql.PageOf(all, fives))
+	fives.Before = "" // at is then the last block of the page
+	expectPages(t, b, all, []chaingql.BlocksQuery{fives})
+	expectPage(t, b, chaingql.BlocksQuery{First: 2, After: all[at].Cursor}, all[at+1:at+3])
+	for next, err := range b.Follow(ctx, all[at].Cursor) {
+		if err != nil || next != all[at+1] {
+			t.Errorf("the first block of Follow: got %v and error %v, want %v", next, err, all[at+1])
+		}
+		break
 	}
 }
 
@@ -262,26 +252,4 @@ func TestChainContinuesInCopyOfNewerStream(t *testing.T) {
 		}
 	}
 	expectPage(t, open(t, s.ClientURL(), nil), chaingql.BlocksQuery{First: 100}, all)
-}
-
-// removeEpochs replaces the nodes of the block index by equal ones without epochs.
-func removeEpochs(t *testing.T, js jetstream.JetStream) {
-	t.Helper()
-	index, err := js.Stream(t.Context(), "chain_index")
-	if err != nil {
-		t.Fatal(err)
-	}
-	epoch := regexp.MustCompile(`,"epoch":"[0-9]+"`)
-	for seq := uint64(1); seq <= index.CachedInfo().State.LastSeq; seq++ {
-		m, err := index.GetMsg(t.Context(), seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err == nil && epoch.Match(m.Data) {
-			_, err = js.Publish(t.Context(), m.Subject, epoch.ReplaceAll(m.Data, nil))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 }
