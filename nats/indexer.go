@@ -130,7 +130,6 @@ func (w *Writer) extendBy(
 // indexEnd returns the number of the first leaf that must be stored. The subjects of the
 // leaves have the given prefix.
 func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
-	w.b.nodes.forget("") // other Writers may have replaced nodes
 	_, first, found, err := w.b.messageFrom(ctx, 1)
 	if err != nil || !found {
 		return 0, err
@@ -163,6 +162,7 @@ func (w *Writer) indexEnd(ctx context.Context, prefix string) (uint64, error) {
 			case right:
 				from = k + 1
 			default:
+				w.b.nodes.forget("")
 				next = k
 			}
 		}
