@@ -185,8 +185,10 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			if first := set.all[order[0]]; late && time.Since(h.begin) > set.opts.Timeout/4 && !set.mayLag(first, q) {
 				lacking = append(lacking, first)
 			}
+			of, seqNo := set.ageOf(q)
+			s.has(of, seqNo)
 			for _, s := range lacking {
-				s.lack(set.ageOf(q))
+				s.lack(of, seqNo)
 			}
 			return nil
 		case ctx.Err() != nil:

@@ -1,9 +1,7 @@
 package tonlite
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,10 +10,9 @@ import (
 )
 
 // If a server takes hedgeFactor times as long as the next one usually does, but at least
-// minHedgeDelay, that one is queried in addition. For slowFactor, see order.
+// minHedgeDelay, that one is queried in addition.
 const (
 	hedgeFactor   = 4
-	slowFactor    = 2
 	minHedgeDelay = 50 * time.Millisecond
 )
 
@@ -207,85 +204,4 @@ func (h *hedgedQuery) stop() {
 	for ; h.checking > 0; h.checking-- {
 		<-h.verdicts
 	}
-}
-
-// order returns the indexes of the servers in the order in which they receive q: first the preferred server, and then
-// those that usually respond faster before the others. If the preferred server usually takes slowFactor times as long
-// as the fastest one, but at least minHedgeDelay, it has no precedence: a page may take more than 20 round trips. It
-// keeps its precedence only for a block that the fastest server has not announced. Servers that lack what others have
-// come last. Otherwise each query that such a server denies would go to all servers, see askAll.
-func (set *servers) order(ctx context.Context, q lite.Message) []int {
-	first := int(set.preferred.Load())
-	order := make([]int, len(set.all))
-	for i := range order {
-		order[i] = (first + i) % len(order)
-	}
-	byLatency := func(x, y int) int { return cmp.Compare(set.all[x].usualLatency(), set.all[y].usualLatency()) }
-	slices.SortStableFunc(order[1:], byLatency)
-	if len(order) > 1 {
-		wait, _ := q.(lite.Wait)
-		fastest := set.all[order[1]]
-		slow := set.all[first].usualLatency() > max(minHedgeDelay, slowFactor*fastest.usualLatency())
-		if slow && fastest.height() >= wait.SeqNo {
-			slices.SortStableFunc(order, byLatency)
-		}
-	}
-	if _, ok := q.(lite.GetMasterchainInfo); ok || inHaste(ctx) { // in haste, one that denies soon saves time
-		return order
-	}
-	kind := set.ageOf(q)
-	var last []int
-	order = slices.DeleteFunc(order, func(i int) bool {
-		lacks := set.all[i].lacks(kind)
-		if lacks {
-			last = append(last, i)
-		}
-		return lacks
-	})
-	return append(order, last...)
-}
-
-// An age tells queries for blocks that servers may have deleted from all others.
-type age int
-
-const (
-	recent age = iota
-	old
-)
-
-// lackTime is how long a server is asked last after it did not send a block that another one sent. Deleted blocks
-// rarely return.
-var lackTime = [...]time.Duration{recent: time.Minute, old: 10 * time.Minute}
-
-// ageOf returns old if q is about an old masterchain block or the shard blocks to which one commits, or looks up a
-// shard block, which may be old.
-func (set *servers) ageOf(q lite.Message) age {
-	seqNo, _ := masterLookup(q)
-	wait, waits := q.(lite.Wait)
-	if waits {
-		q = wait.Then
-	}
-	switch q := q.(type) {
-	case lite.GetBlockHeader:
-		seqNo = wait.SeqNo
-	case lite.GetBlockProof:
-		seqNo = q.Target.SeqNo
-	case lite.LookupBlock:
-		if q.Workchain != masterchain {
-			return old
-		}
-	}
-	if older(seqNo, set.head.Load()) {
-		return old
-	}
-	return recent
-}
-
-// older reports whether a query for the masterchain block with the given seq_no is about a block that is too old to be
-// late. 0 stands for any other query.
-func older(seqNo, head uint32) bool { return seqNo > 0 && seqNo < head && head-seqNo > maxLag }
-
-// preferNext makes the server after the preferred one the preferred one.
-func (set *servers) preferNext() {
-	set.preferred.Store((set.preferred.Load() + 1) % uint32(len(set.all)))
 }

@@ -49,7 +49,8 @@ type server struct {
 	overtaken   time.Time     // when a Follow last found that the server reports new blocks late
 	latency     time.Duration // moving average of the time until a response, see servers.query; 0 if none
 	unproved    unprovedBlocks
-	lackUntil   [2]time.Time // by age of the block: see lack
+	lackUntil   [ages]time.Time // by age of the block: see lack
+	oldest      uint32          // seq_no of the oldest old block that it sent, or 0: see lacks
 }
 
 // An unprovedBlocks stands for the masterchain blocks that a server has failed to prove, while others do not have
@@ -163,20 +164,6 @@ func (s *server) mayReach(seqNo, head uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.head < seqNo && max(seqNo, head)-s.head <= maxLag && time.Since(s.moved) < time.Minute
-}
-
-// lack records that the server did not send a block of this age that another one sent.
-func (s *server) lack(of age) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lackUntil[of] = time.Now().Add(lackTime[of])
-}
-
-// lacks reports whether the server comes last in queries for blocks of this age.
-func (s *server) lacks(of age) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Now().Before(s.lackUntil[of])
 }
 
 // lags records that the server responded that it does not have a block yet.
@@ -308,7 +295,8 @@ func (s *server) mayHave(q lite.Message, head uint32) bool {
 	return time.Since(s.lastSuccess) < time.Minute
 }
 
-// masterLookup returns the seq_no of the masterchain block that q looks up or reads, or 0. proven reports whether a
+// masterLookup returns the seq_no of the masterchain block that q looks up or reads, or that commits to the shard block
+// which q reads, or 0. proven reports whether a
 // valid response shows that the server has the block.
 func masterLookup(q lite.Message) (seqNo uint32, proven bool) {
 	wait, proven := q.(lite.Wait)
@@ -324,6 +312,9 @@ func masterLookup(q lite.Message) (seqNo uint32, proven bool) {
 		if q.ID.Workchain == masterchain {
 			return q.ID.SeqNo, true
 		}
+		return wait.SeqNo, true // of the masterchain block that commits to the shard block
+	case lite.GetBlockHeader:
+		return wait.SeqNo, true
 	}
 	return 0, false
 }

@@ -139,6 +139,30 @@ func TestFailingServerHidesTheEndOfTheHistoryForAMinute(t *testing.T) {
 	}
 }
 
+// Honest servers may keep masterchain blocks longer than the shard blocks to which these commit.
+func TestServerThatRejectsShardBlocksHidesTheEndOfTheHistoryForMinutes(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(320)
+		failing, honest := m.start(chain), m.start(chain)
+		failing.ForgetShards(220)
+		honest.ForgetShards(220)
+		b := m.open(failing.Config(honest), &tonlite.Options{Cache: 8})
+		failing.Reject("getBlockHeader")
+		for begin := time.Now(); time.Since(begin) < 4*time.Minute; time.Sleep(5 * time.Second) {
+			b.Prefer(0)
+			after := time.Since(begin)
+			_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3, After: cursor(100)})
+			if !errors.Is(err, chaingql.ErrCursorTooOld) && after > 3*time.Minute {
+				t.Errorf("after %v: an old page returned error %v, want ErrCursorTooOld", after, err)
+			}
+			page, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 3})
+			if (err != nil || len(page) != 3) && after > 3*time.Minute {
+				t.Errorf("after %v: the first page has %d blocks and error %v", after, len(page), err)
+			}
+		}
+	})
+}
+
 // TestServerThatHangsAfterItNamedBlocksHidesTheEndOfTheHistoryForAMinute uses calls that have too little time left for
 // the server's timeout if it names an old block just in time. It works otherwise.
 func TestServerThatHangsAfterItNamedBlocksHidesTheEndOfTheHistoryForAMinute(t *testing.T) {

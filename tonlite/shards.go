@@ -130,7 +130,7 @@ func (b *Backend) header(ctx context.Context, id lite.BlockID, master uint32) (h
 		})
 	})
 	if err == nil && whole {
-		err = b.servers.ask(ctx, lite.GetBlock{ID: id}, func(answer lite.Message) error {
+		err = b.servers.ask(ctx, b.servers.after(master, lite.GetBlock{ID: id}), func(answer lite.Message) error {
 			return b.servers.parse(ctx, func() (err error) {
 				h, _, err = parseBlock(answer, id, false)
 				return err
