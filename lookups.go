@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime"
 	"sort"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
@@ -64,6 +65,7 @@ func (l *lookup) within(w *blocklog.Window[Block], indexed bool) *Block {
 		if indexed {
 			most = scannedWithIndex
 		}
+		runtime.Gosched() // the scans of one query may take milliseconds, and others wait for the processor
 		blocks := w.Blocks[max(0, len(w.Blocks)-most):]
 		for i := len(blocks) - 1; i >= 0; i-- {
 			if b := &blocks[i]; b.Hash == l.hash {

@@ -3,7 +3,9 @@ package chaingql_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -312,4 +314,37 @@ func TestPageOfOldMasterchainRangeIsImmutable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each lookup of an unknown hash searches the whole window. A query may have 50 of them.
+func TestLookupsByHashYieldTheProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	h, _ := newHandler(t, chainOf(t, backendtest.Chain(300, 1)), chaingql.Options{})
+	fields := ""
+	for i := range 50 {
+		fields += fmt.Sprintf(`b%d:block(hash:"%064x"){seq_no} `, i, i)
+	}
+	text := "{blockchain{" + fields + "}}"
+	query(h, text, nil)
+	var turns atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				turns.Add(1)
+				runtime.Gosched()
+			}
+		}
+	}()
+	runtime.Gosched()
+	before := turns.Load()
+	query(h, text, nil)
+	got := turns.Load() - before
+	close(ended)
+	if got < 25 {
+		t.Errorf("another goroutine ran %d times during the query, want at least 25 times", got)
+	}
 }

@@ -32,10 +32,6 @@ const (
 	// yieldFields is the number of fields after which a run yields the processor. It is
 	// needed because empty objects and null fields take few bytes.
 	yieldFields = 512
-
-	// resolverFields is the number of fields as which a resolver counts. One that searches hundreds of blocks in
-	// memory takes about as long.
-	resolverFields = yieldFields / 4
 )
 
 // step counts appended fields. After more than yieldFields of them, it yields the processor.

@@ -142,7 +142,6 @@ func (r *run) field(f *field, src any) bool {
 	if f.info != nil {
 		return r.host(f, src)
 	}
-	r.step(resolverFields)
 	value, err := r.resolve(f, src)
 	if err != nil {
 		r.fail(f, err)
