@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,6 +67,33 @@ func TestEventStreamWithTooLargeHeadersIsRefused(t *testing.T) {
 			})
 		}
 	}
+}
+
+// net/http keeps the names of announced trailers, too.
+func TestEventStreamWithManyTrailersIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{})
+		n := serve(t, h)
+		for trailers, want := range map[int]int{10: 200, 300: 431} {
+			ask, err := http.NewRequest("POST", "http://api.example/demo/graphql",
+				io.MultiReader(strings.NewReader(`{"query":"subscription{blocks{seq_no}}"}`)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask.Header.Set("Content-Type", "application/json")
+			ask.Header.Set("Accept", "text/event-stream")
+			ask.Trailer = http.Header{}
+			for i := range trailers {
+				ask.Trailer[fmt.Sprint("X-", i)] = nil
+			}
+			res, err := n.client().Do(ask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, fmt.Sprintf("status with %d trailers", trailers), res.StatusCode, want)
+			_ = res.Body.Close()
+		}
+	})
 }
 
 // A heldAuthorizer admits everyone when release is closed.

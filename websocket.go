@@ -106,6 +106,9 @@ func headerBytes(r *http.Request) (n int) {
 			n += len(name) + len(v) + headerCost
 		}
 	}
+	for name := range r.Trailer { // net/http keeps the announced names
+		n += len(name) + headerCost
+	}
 	return n
 }
 
