@@ -163,26 +163,33 @@ func TestServerThatDeniesBalancesDoesNotMultiplyQueries(t *testing.T) {
 }
 
 // Anybody can ask for a block that only a distant server has. The nearer servers must keep their place for the blocks
-// that they have.
+// that they have, also if they delete blocks meanwhile.
 func TestBlockOfADistantServerDoesNotSlowOtherPages(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
-		chain := generate(700)
+		chain := generate(900)
 		pruned, near, distant := m.start(chain), m.start(chain), m.start(chain)
-		for s, oldest := range map[*liteservertest.Server]uint32{pruned: 690, near: 32} {
-			s.Forget(oldest)
-			s.ForgetShards(oldest)
-			s.Delay(60 * time.Millisecond)
+		forget := func(s *liteservertest.Server, below uint32) {
+			s.Forget(below)
+			s.ForgetShards(below)
 		}
+		forget(pruned, 890)
+		forget(near, 32)
+		pruned.Delay(60 * time.Millisecond)
+		near.Delay(60 * time.Millisecond)
 		distant.Delay(234 * time.Millisecond)
 		b := m.open(pruned.Config(near, distant), nil)
 		b.Prefer(0)
-		for i := range uint32(4) {
+		for i := range uint32(5) {
 			page := chaingql.BlocksQuery{First: 50, After: cursor(160 + 100*i)}
 			if took := readPage(t, b, chain, page); took > 2*time.Second {
 				t.Errorf("page %d took %v, want at most 2s", i, took)
 			}
-			if i == 0 {
+			switch i {
+			case 0:
 				readPage(t, b, chain, chaingql.BlocksQuery{First: 3, After: cursor(10)})
+			case 1:
+				forget(near, 220)
+				readPage(t, b, chain, chaingql.BlocksQuery{First: 3, After: cursor(214)})
 			}
 		}
 	})

@@ -188,7 +188,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			of, seqNo := set.ageOf(q)
 			s.has(of, seqNo)
 			for _, s := range lacking {
-				s.lack(of, seqNo)
+				s.lack(of, seqNo, set.head.Load())
 			}
 			return nil
 		case ctx.Err() != nil:

@@ -93,20 +93,20 @@ func (set *servers) preferNext() {
 }
 
 // lack records that the server did not send such a block, but another one did. seqNo is that of the masterchain block.
-func (s *server) lack(of age, seqNo uint32) {
+func (s *server) lack(of age, seqNo, head uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lackUntil[of] = time.Now().Add(lackTime[of])
-	if of == old && seqNo >= s.oldest {
-		s.oldest = 0
+	if of == old && s.oldest > 0 && seqNo >= s.oldest { // deleted meanwhile, with others
+		s.oldest = seqNo + 1 + (max(head, seqNo)-seqNo)/8
 	}
 }
 
-// has records that the server sent such a block.
+// has records that the server sent such a block. One that lacks others must not regain its place with a single block.
 func (s *server) has(of age, seqNo uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of == old && (s.oldest == 0 || seqNo < s.oldest) {
+	if of == old && time.Now().After(s.lackUntil[old]) && (s.oldest == 0 || seqNo < s.oldest) {
 		s.oldest = seqNo
 	}
 }
