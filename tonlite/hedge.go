@@ -82,7 +82,13 @@ func (h *hedgedQuery) askAll(s *server) {
 	if h.haste == nil || !h.since.IsZero() {
 		return
 	}
-	h.all, h.since, h.delay = true, time.Now(), h.set.hedgeDelay(s)
+	for i, place := range h.rest { // the nearest of them, which may be farther away than s
+		if other := h.set.all[place]; i == 0 || other.usualLatency() < s.usualLatency() {
+			s = other
+		}
+	}
+	h.all, h.since = true, time.Now()
+	h.delay = max(minHedgeDelay, min(h.set.hedgeDelay(s), h.set.opts.Timeout/12))
 	h.late = time.After(h.delay + h.haste.spend(0))
 }
 

@@ -190,7 +190,9 @@ func (b *Backend) record(seqNo uint32, there bool) {
 		}
 		return
 	}
-	b.gone, b.checked = max(b.gone, seqNo), time.Now()
+	if seqNo > b.gone { // otherwise clients with older cursors would put off the next check
+		b.gone, b.checked = seqNo, time.Now()
+	}
 	if b.oldest <= b.gone {
 		b.oldest = 0
 	}

@@ -269,10 +269,10 @@ func (b *Backend) lookup(
 			found.Store(&result{m: known})
 			return nil
 		}
-		if proven {
-			if err := b.prove(ctx, id); err != nil {
-				return err
-			}
+		if !proven {
+			ctx = context.WithValue(ctx, claimedKey{}, true)
+		} else if err := b.prove(ctx, id); err != nil {
+			return err
 		}
 		m, err := b.master(ctx, id)
 		switch {

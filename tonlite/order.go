@@ -117,5 +117,18 @@ func (s *server) has(of age, seqNo uint32) {
 func (s *server) lacks(of age, seqNo uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Now().Before(s.lackUntil[of]) && (of != old || s.oldest == 0 || seqNo < s.oldest)
+	return time.Now().Before(s.lackUntil[of]) && !s.sent(of, seqNo)
+}
+
+// maySend reports whether the server is expected to have such an old block, so that it is only slow if it does not
+// respond.
+func (s *server) maySend(of age, seqNo uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent(of, seqNo)
+}
+
+// sent reports whether the server sent such an old block, or an older one. The caller holds s.mu.
+func (s *server) sent(of age, seqNo uint32) bool {
+	return of == old && s.oldest > 0 && seqNo >= s.oldest
 }

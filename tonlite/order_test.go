@@ -1,0 +1,86 @@
+package tonlite_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
+)
+
+// prunedAndArchives starts a near server that has only the newest blocks of the chain, and two distant ones that have
+// those from 32 on.
+func prunedAndArchives(m *memoryNetwork, chain *liteservertest.Chain, distance time.Duration) (
+	pruned *liteservertest.Server, archives []*liteservertest.Server,
+) {
+	pruned = m.start(chain)
+	pruned.Forget(390)
+	pruned.ForgetShards(390)
+	for range 2 {
+		s := m.start(chain)
+		s.Forget(32)
+		s.ForgetShards(32)
+		s.Delay(distance)
+		archives = append(archives, s)
+	}
+	return pruned, archives
+}
+
+// A server that has deleted blocks says so at once. Those that have the blocks are farther away.
+func TestNearServerWithoutOldBlocksDoesNotHideThem(t *testing.T) {
+	for _, distance := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
+		t.Run(distance.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(400)
+				pruned, archives := prunedAndArchives(m, chain, distance)
+				b := m.open(pruned.Config(archives...), nil)
+				b.Prefer(0)
+				following(t, b, cursor(399))
+				want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 3, After: cursor(32)})
+				for i := range 10 {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+					page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 3})
+					cancel()
+					switch {
+					case err == nil:
+						same(t, page, want)
+					case i > 4:
+						t.Errorf("first page %d: %v", i, err)
+					}
+					time.Sleep(2 * time.Second)
+				}
+			})
+		})
+	}
+}
+
+// A server that does not respond for a moment has its blocks still.
+func TestServerThatStallsOnceKeepsItsPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(700)
+		near, distant := m.start(chain), m.start(chain)
+		near.Delay(100 * time.Millisecond)
+		distant.Delay(300 * time.Millisecond)
+		b := m.open(near.Config(distant), nil)
+		b.Prefer(0)
+		read := func(from uint32) (time.Duration, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
+			defer cancel()
+			begin := time.Now()
+			_, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 50, After: cursor(from)})
+			return time.Since(begin), err
+		}
+		following(t, b, cursor(699))
+		_, _ = read(60)
+		resume := near.Stall()
+		time.AfterFunc(1700*time.Millisecond, resume)
+		_, _ = read(400)
+		time.Sleep(2 * time.Minute)
+		for i := range uint32(3) {
+			if took, err := read(130 + 90*i); err != nil || took > 3*time.Second {
+				t.Errorf("page %d took %v and returned error %v", i, took, err)
+			}
+		}
+	})
+}
