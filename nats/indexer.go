@@ -324,7 +324,7 @@ func (w *Writer) pruneIndex(ctx context.Context, oldest uint64) {
 		if err != nil || !found {
 			return err
 		}
-		if k, err := nodeNumber(f.Message.Subject); err != nil || k > oldestLeaf {
+		if k, err := nodeNumber(f.Message.Subject); err != nil || k > oldestLeaf || f.Message.Seq <= 1 { // see Prune
 			return err
 		}
 		s, err := w.b.js.Stream(ctx, w.b.names.index)

@@ -55,7 +55,10 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 		if epochOf(s.CachedInfo().Created) != *w.epoch { // keep is the sequence number of another message
 			return errNewStream
 		}
-		return s.Purge(ctx, jetstream.WithPurgeSequence(max(keep, 1)))
+		if keep <= 1 { // NATS before 2.12.10 would delete all messages
+			return s.Purge(ctx, jetstream.WithPurgeSubject(w.b.names.subject+"none"))
+		}
+		return s.Purge(ctx, jetstream.WithPurgeSequence(keep))
 	})
 	if err == nil {
 		w.pruneIndex(ctx, keep)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chaingql/chaingql"
 	natschain "github.com/chaingql/chaingql/nats"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -93,6 +94,46 @@ func TestPruneFailsOnStreamWithDenyPurge(t *testing.T) {
 	if err := writer(t, open(t, s.ClientURL(), nil)).Prune(ctx, ""); err == nil ||
 		!strings.Contains(err.Error(), "the stream does not allow purging") {
 		t.Errorf("Prune: got error %v, want one about deny_purge", err)
+	}
+}
+
+// NATS before 2.12.10 deletes all messages if it is to delete those before the first one.
+func TestPruneOfNothingSendsNoPurgeBeforeTheFirstMessage(t *testing.T) {
+	s := newBroker(t)
+	ctx := context.Background()
+	b := open(t, s.ClientURL(), nil)
+	w := writer(t, b)
+	all := blocks(20)
+	if err := w.Append(ctx, all...); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	requests, err := nc.SubscribeSync("$JS.API.STREAM.PURGE.>")
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range []chaingql.Cursor{"", all[0].Cursor} {
+		if err := w.Prune(ctx, before); err != nil {
+			t.Fatal(err)
+		}
+		m, err := requests.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(m.Data), `"seq"`) || !strings.Contains(string(m.Data), `"filter"`) {
+			t.Errorf("Prune(%q) sent the purge request %s", before, m.Data)
+		}
+	}
+	page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 50})
+	if err != nil || len(page) != len(all) {
+		t.Errorf("afterwards, the chain has %d blocks, want %d; error %v", len(page), len(all), err)
 	}
 }
 
