@@ -30,9 +30,11 @@ func severalServers(c *pgconn.Config) bool {
 	})
 }
 
-// limitAttempts sets the limit of each attempt to connect to an equal part of timeout, so that an
-// address that hangs leaves time for the next one. A name may have several addresses, so
-// limitAttempts looks up all names, and pgx then uses the results.
+// limitAttempts sets the limit of each attempt to connect to an equal part of timeout, so that
+// an address that hangs leaves time for the next one, but at least to two fifths: TLS and the
+// password take several round trips, and after a failed attempt with TLS, pgx may connect
+// without. A name may have several addresses, so limitAttempts looks up all names, and pgx then
+// uses the results.
 func limitAttempts(ctx context.Context, c *pgx.ConnConfig, timeout time.Duration) {
 	type result struct {
 		addresses []string
@@ -59,6 +61,7 @@ func limitAttempts(ctx context.Context, c *pgx.ConnConfig, timeout time.Duration
 	}
 	// Consecutive attempts to connect to one address, with TLS and without, have one limit together.
 	limit := timeout / time.Duration(max(len(slices.Compact(attempts)), 1))
+	limit = max(limit, timeout*2/5) // two addresses may hang
 	if c.ConnectTimeout <= 0 || c.ConnectTimeout > limit {
 		c.ConnectTimeout = limit
 	}

@@ -22,7 +22,9 @@ func TestUnresponsiveAddressOfNameLeavesTimeForTheNextOne(t *testing.T) {
 	names := map[string][]string{"db.test": {dead, alive}, "a.test": {dead, "127.0.0.2:1"}, "b.test": {alive}}
 	t.Cleanup(postgres.LookingUp(func(_ context.Context, name string) ([]string, error) { return names[name], nil }))
 	t.Cleanup(p.Stall())
-	for hosts, timeout := range map[string]time.Duration{"db.test": time.Second / 2, "a.test,b.test": time.Second / 3} {
+	for hosts, timeout := range map[string]time.Duration{
+		"db.test": time.Second / 2, "a.test,b.test": time.Second * 2 / 5,
+	} {
 		t.Run(hosts, func(t *testing.T) {
 			t.Parallel() // it waits for timeouts
 			b := open(t, "postgres://postgres@"+hosts+"/postgres?sslmode=disable",

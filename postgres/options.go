@@ -42,8 +42,8 @@ type Options struct {
 	RecheckInterval time.Duration
 
 	// Timeout limits each read and each attempt to connect. If the servers of the DSN have
-	// several addresses, Timeout is divided equally among them. Looking up their names takes
-	// additional time. If Timeout is zero or negative, DefaultTimeout is used.
+	// several addresses, Timeout is divided among them, but each has at least two fifths.
+	// Looking up their names takes additional time. If Timeout is zero or negative, DefaultTimeout is used.
 	Timeout time.Duration
 
 	// WriteTimeout limits each transaction of a [Writer], including its wait for other
