@@ -13,29 +13,17 @@ import (
 // the index nodes are equal.
 func TestIndexOfShiftedBlocksIsReplaced(t *testing.T) {
 	t.Parallel()
-	s, ctx, all := newBroker(t), t.Context(), hashed(1400, "a")
-	appendNew := func(blocks []chaingql.Block) {
-		t.Helper()
-		if err := writer(t, open(t, s.ClientURL(), (&logbook{}).options())).Append(ctx, blocks...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	publishStray := func() {
-		t.Helper()
-		if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(&all[0]), []byte("junk")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	appendNew(all[:30])
+	s, all := newBroker(t), hashed(1400, "a")
+	s.appendNew(t, all[:30])
 	backUp, restore := s.backups()
 	backUp()
-	appendNew(all[30:40])
-	publishStray()
-	appendNew(all[40:600])
+	s.appendNew(t, all[30:40])
+	s.publishStray(t, &all[0])
+	s.appendNew(t, all[40:600])
 	restore()
-	appendNew(all[30:200])
-	publishStray()
-	appendNew(all[200:])
+	s.appendNew(t, all[30:200])
+	s.publishStray(t, &all[0])
+	s.appendNew(t, all[200:])
 	expectByHash(t, open(t, s.ClientURL(), nil), every(7, all), true)
 }
 

@@ -159,36 +159,26 @@ func TestRunningHostNoticesShiftedBlocks(t *testing.T) {
 			for i := range all {
 				all[i].Hash[0] = byte(i)
 			}
-			opts := (&logbook{}).options()
-			appendNew := func(blocks []chaingql.Block) {
-				t.Helper()
-				if err := writer(t, open(t, s.ClientURL(), opts)).Append(ctx, blocks...); err != nil {
-					t.Fatal(err)
-				}
-			}
 			publishStrays := func() {
-				t.Helper()
 				for range 3 {
-					if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(&all[0]), []byte("junk")); err != nil {
-						t.Fatal(err)
-					}
+					s.publishStray(t, &all[0])
 				}
 			}
-			appendNew(all[:30])
+			s.appendNew(t, all[:30])
 			backUp, restore := s.backups()
 			backUp()
-			appendNew(all[30:40])
+			s.appendNew(t, all[30:40])
 			publishStrays()
-			host := open(t, s.ClientURL(), opts)
-			appendNew(all[40:])
+			host := open(t, s.ClientURL(), (&logbook{}).options())
+			s.appendNew(t, all[40:])
 			if err := read(ctx, host); err != nil {
 				t.Fatal(err)
 			}
 			expectByHash(t, host, all, true)
 			restore()
-			appendNew(all[30:50])
+			s.appendNew(t, all[30:50])
 			publishStrays()
-			appendNew(all[50:])
+			s.appendNew(t, all[50:])
 			if err := host.RemoveStray(ctx, 41); err == nil {
 				t.Error("RemoveStray of a block: got no error")
 			}

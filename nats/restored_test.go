@@ -180,12 +180,7 @@ func TestBlocksWithSequenceNumbersOfLostStrayMessagesAreRead(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			stray := func() {
-				t.Helper()
-				if _, err := raw(t, s.ClientURL()).Publish(ctx, subjectOf(&all[0]), []byte("junk")); err != nil {
-					t.Fatal(err)
-				}
-			}
+			stray := func() { s.publishStray(t, &all[0]) }
 			write(all[:300])
 			backUp()
 			late := chaingql.BlocksQuery{First: 1000, After: all[250].Cursor}

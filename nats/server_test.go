@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/internal/testkit"
 	natschain "github.com/chaingql/chaingql/nats"
 	"github.com/nats-io/nats-server/v2/server"
@@ -84,6 +85,22 @@ func writer(t testing.TB, b *natschain.Backend) *natschain.Writer {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// appendNew appends blocks with a new Backend and a new Writer, as an indexer does after a restart.
+func (b *broker) appendNew(t testing.TB, blocks []chaingql.Block) {
+	t.Helper()
+	if err := writer(t, open(t, b.ClientURL(), (&logbook{}).options())).Append(t.Context(), blocks...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishStray publishes a message that is not a block with the subject of block.
+func (b *broker) publishStray(t testing.TB, block *chaingql.Block) {
+	t.Helper()
+	if _, err := raw(t, b.ClientURL()).Publish(t.Context(), subjectOf(block), []byte("junk")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // raw returns a JetStream client. Tests use it to act like other programs that change a stream.

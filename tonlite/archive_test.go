@@ -34,8 +34,7 @@ func TestServerWithoutOldBlocksDoesNotMakeOldPagesFail(t *testing.T) {
 					all = append(all, m.start(chain))
 					all[i].Delay(row.others)
 				}
-				all[0].Forget(310)
-				all[0].ForgetShards(310)
+				forget(all[0], 310)
 				all[0].Delay(row.pruned)
 				b := m.open(all[0].Config(all[1:]...), nil)
 				b.Prefer(0)
@@ -80,8 +79,7 @@ func TestHungServerWithOldBlocksIsReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
 		chain := generate(320)
 		pruned, one, two := m.start(chain), m.start(chain), m.start(chain)
-		pruned.Forget(310)
-		pruned.ForgetShards(310)
+		forget(pruned, 310)
 		one.Delay(60 * time.Millisecond)
 		two.Delay(80 * time.Millisecond)
 		b := m.open(pruned.Config(one, two), nil)
@@ -100,8 +98,7 @@ func TestRestartedServerWithOldBlocksIsUsedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
 		chain := generate(400)
 		pruned, near, far := m.start(chain), m.start(chain), m.start(chain)
-		pruned.Forget(390)
-		pruned.ForgetShards(390)
+		forget(pruned, 390)
 		pruned.Delay(60 * time.Millisecond)
 		near.Delay(60 * time.Millisecond)
 		far.Delay(234 * time.Millisecond)
@@ -168,10 +165,6 @@ func TestBlockOfADistantServerDoesNotSlowOtherPages(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
 		chain := generate(900)
 		pruned, near, distant := m.start(chain), m.start(chain), m.start(chain)
-		forget := func(s *liteservertest.Server, below uint32) {
-			s.Forget(below)
-			s.ForgetShards(below)
-		}
 		forget(pruned, 890)
 		forget(near, 32)
 		pruned.Delay(60 * time.Millisecond)

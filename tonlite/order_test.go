@@ -9,32 +9,19 @@ import (
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// prunedAndArchives starts a near server that has only the newest blocks of the chain, and two distant ones that have
-// those from 32 on.
-func prunedAndArchives(m *memoryNetwork, chain *liteservertest.Chain, distance time.Duration) (
-	pruned *liteservertest.Server, archives []*liteservertest.Server,
-) {
-	pruned = m.start(chain)
-	pruned.Forget(390)
-	pruned.ForgetShards(390)
-	for range 2 {
-		s := m.start(chain)
-		s.Forget(32)
-		s.ForgetShards(32)
-		s.Delay(distance)
-		archives = append(archives, s)
-	}
-	return pruned, archives
-}
-
 // A server that has deleted blocks says so at once. Those that have the blocks are farther away.
 func TestNearServerWithoutOldBlocksDoesNotHideThem(t *testing.T) {
 	for _, distance := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
 		t.Run(distance.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *memoryNetwork) {
 				chain := generate(400)
-				pruned, archives := prunedAndArchives(m, chain, distance)
-				b := m.open(pruned.Config(archives...), nil)
+				pruned, one, two := m.start(chain), m.start(chain), m.start(chain)
+				forget(pruned, 390)
+				for _, archive := range []*liteservertest.Server{one, two} {
+					forget(archive, 32)
+					archive.Delay(distance)
+				}
+				b := m.open(pruned.Config(one, two), nil)
 				b.Prefer(0)
 				following(t, b, cursor(399))
 				want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 3, After: cursor(32)})
@@ -55,7 +42,7 @@ func TestNearServerWithoutOldBlocksDoesNotHideThem(t *testing.T) {
 	}
 }
 
-// A server that does not respond for a moment has its blocks still.
+// A server that does not respond for a moment still has its blocks.
 func TestServerThatStallsOnceKeepsItsPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memoryNetwork) {
 		chain := generate(700)

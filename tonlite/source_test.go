@@ -100,6 +100,12 @@ func readPage(t testing.TB, b *tonlite.Backend, chain *liteservertest.Chain, q c
 	return took
 }
 
+// forget makes a server delete all blocks below the masterchain block with this seq_no.
+func forget(s *liteservertest.Server, below uint32) {
+	s.Forget(below)
+	s.ForgetShards(below)
+}
+
 // same fails the test unless got and want contain the same blocks.
 func same(t testing.TB, got, want []chaingql.Block) {
 	t.Helper()
