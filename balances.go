@@ -36,7 +36,8 @@ func (r *resolvers) amount(ctx context.Context, a *account) (*big.Int, error) {
 
 var errPanicked = errors.New("chaingql: the Backend panicked")
 
-// readBalance reads the balance of one account from the Backend.
+// readBalance reads the balance of one account from the Backend. It does not check the response itself, because the
+// compiler inlines the deferred calls of a function only if it has few of them and few returns.
 func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amount *big.Int, err error) {
 	if err := r.wait(ctx, c); err != nil {
 		return nil, err
@@ -48,7 +49,11 @@ func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amo
 	defer r.release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
-	amount, err = r.backend.Balance(ctx, addr)
+	return r.callBalance(ctx, addr)
+}
+
+func (r *resolvers) callBalance(ctx context.Context, addr Address) (*big.Int, error) {
+	amount, err := r.backend.Balance(ctx, addr)
 	if err == nil || errors.Is(err, ErrNotFound) {
 		r.chains.newest.Load().blocks.Retry() // the Backend works again, so Follow may work too
 	}
