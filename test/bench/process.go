@@ -53,10 +53,10 @@ func startSelf(ctx context.Context, args ...string) (*process, error) {
 }
 
 // inProcesses runs a command of this program in several processes, one after another, and divides the rounds among
-// them: some ratios differ more between processes than between the rounds of one. Each process prints its costs by
-// query.
+// them: some ratios differ more between processes than between the rounds of one. Each process measures at least three
+// rounds, so that one that was disturbed does not change its median, and prints its costs by query.
 func inProcesses(ctx context.Context, size sizes, command string, n int) ([]map[string]costs, error) {
-	rounds := (size.rounds + size.processes - 1) / size.processes
+	rounds := max(3, (size.rounds+size.processes-1)/size.processes)
 	var all []map[string]costs
 	for range size.processes {
 		p, err := startSelf(ctx, command, fmt.Sprint(rounds), size.slice.String(), fmt.Sprint(n))
