@@ -103,6 +103,8 @@ func inSlot(
 	ctx context.Context, l *xsync.Lane, compiled bool, prepare func(compiled bool) (prepared, *httpError),
 ) (prepared, *httpError) {
 	switch {
+	case l == nil: // the usual case: this is faster than a deferred call that does nothing
+		return prepare(compiled)
 	case l.Enter(ctx):
 		defer l.Leave()
 		return prepare(compiled)
