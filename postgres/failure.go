@@ -60,10 +60,11 @@ func isRolledBack(err error) bool {
 	return errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "40")
 }
 
-// isReplica reports whether LISTEN failed because the server is a read-only replica.
+// isReplica reports whether LISTEN or the begin of a transaction that writes failed because the server is a read-only
+// replica.
 func isReplica(err error) bool {
 	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "25006"
+	return errors.As(err, &pgErr) && (pgErr.Code == "25006" || pgErr.Code == "0A000")
 }
 
 // failed returns a failure of the operation op. If the server or a pooler rejected a key of

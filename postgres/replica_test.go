@@ -1,9 +1,11 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chaingql/chaingql/backendtest"
@@ -48,6 +50,32 @@ func TestBackendPollsReadOnlyReplica(t *testing.T) {
 			t.Errorf("DSN %q: the Backend uses the replica: %v, want %v", both+settings, b.Polls(), replica)
 		}
 	}
+}
+
+// After a switchover, the name of the primary may point to a server for a moment that is a replica now.
+func TestWriterLeavesReplica(t *testing.T) {
+	primary := ownServer(t, "fsync=off")
+	var port atomic.Int64
+	port.Store(int64(primary.port))
+	t.Cleanup(postgres.LookingUp(func(context.Context, string) ([]string, error) {
+		return []string{fmt.Sprintf("127.0.0.1:%d", port.Load())}, nil
+	}))
+	b := open(t, "postgres://postgres@db.test/postgres?sslmode=disable&application_name=switchover", nil)
+	w, all := writer(t, b), backendtest.Chain(20, 1)
+	if err := w.Append(t.Context(), all[:10]...); err != nil {
+		t.Fatal(err)
+	}
+	r, err := primary.replica()
+	r = owned(t, r, err)
+	port.Store(int64(r.port))
+	primary.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'switchover'")
+	expectError(t, w.Append(t.Context(), all[10:15]...), "during recovery")
+	port.Store(int64(primary.port))
+	r.admin(t, "SELECT pg_wal_replay_pause()")
+	if err := w.Append(t.Context(), all[10:]...); err != nil {
+		t.Errorf("Append after the name points to the primary again: %v", err)
+	}
+	read(t, b, all[9].Cursor).expect(t, all[10:]...)
 }
 
 func TestFollowPollsWhenItsServerHasBecomeReplica(t *testing.T) {

@@ -146,7 +146,8 @@ func (w *Writer) analyze(ctx context.Context, n int) {
 }
 
 // transact runs do in a transaction with a deadline of [Options].WriteTimeout. If the
-// transaction cannot begin because a connection is broken, it begins on another one.
+// transaction cannot begin because a connection is broken or its server is a read-only
+// replica, it begins on another one.
 //
 // If inTurn is true, only one transaction of this Backend runs at a time. The others wait
 // without a connection, so that at most one connection of the pool, which readers also use,
@@ -164,8 +165,8 @@ func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func
 	}
 	begin := writing(w.b.opts.WriteTimeout)
 	tx, err := w.b.pool.BeginTx(ctx, begin)
-	if isBroken(err) && ctx.Err() == nil {
-		w.b.pool.Reset()
+	if (isBroken(err) || isReplica(err)) && ctx.Err() == nil {
+		w.b.pool.Reset() // the name of the primary may have pointed to a replica for a moment
 		tx, err = w.b.pool.BeginTx(ctx, begin)
 	}
 	if err != nil {
