@@ -25,16 +25,17 @@ type page[B any] struct {
 	after     string  // the cursor after which the page begins
 	client    *Client // the client for which the page is counted or waits, or nil
 	state     pageState
-	waiting   map[*Reader[B]]struct{} // readers that wait for the page or have not finished it
-	own       int                     // number of those that belong to client
-	searching bool                    // the last search of the reader that requested the page found no match
-	attempt   int                     // number of reads after which the page had to be read again
-	timer     *time.Timer             // set in pageDelayed
-	queued    *list.Element           // the page's element in log.queue, or nil
-	held      *list.Element           // the page's element in log.held, or nil
-	arrived   time.Time               // when the source returned the page
+	waiting   map[*Reader[B]]bool // readers that wait for the page or have not finished it, and whether they search
+	finding   int                 // number of those that do not search
+	own       int                 // number of those that belong to client
+	searching bool                // the page is in log.searches, because it was requested by a reader that searches
+	attempt   int                 // number of reads after which the page had to be read again
+	timer     *time.Timer         // set in pageDelayed
+	queued    *list.Element       // the page's element in pageLane.queue, or nil
+	held      *list.Element       // the page's element in pageLane.held, or nil
+	arrived   time.Time           // when the source returned the page
 
-	inRecent, inFuture int // the page's indexes in log.queue.recent and log.future, plus 1; 0 if not queued there
+	inRecent, inFuture int // the page's indexes in pageQueue.recent and log.future, plus 1; 0 if not queued there
 
 	known shardHeads // upTo the cursor, the newest block of each shard, as far as the waiting readers know
 	since string     // known contains every shard that had a block after this cursor
@@ -57,7 +58,7 @@ type stored[B any] struct {
 type pageState int
 
 const (
-	pageQueued  pageState = iota // the page is in log.queue
+	pageQueued  pageState = iota // the page is in pageLane.queue
 	pageWaiting                  // the page is in clientPages.waiting, but not in log.pages
 	pageReading                  // the page is being read from the source
 	pageDelayed                  // the last read failed or returned no blocks or a gap; the page is read again later
@@ -192,17 +193,16 @@ func (l *Log[B]) requestPage(r *Reader[B]) {
 	p := l.find(r.at.cursor, r.client)
 	if p == nil {
 		p = &page[B]{after: r.at.cursor, client: r.client, searching: r.foundNothing}
-		p.waiting = make(map[*Reader[B]]struct{})
+		p.waiting = make(map[*Reader[B]]bool)
 		l.add(p)
 	}
 	l.readParked(p)
 	heads, began, exact := l.headsOf(r)
 	l.combine(p, heads, began, exact)
-	p.waiting[r] = struct{}{}
+	l.addReader(p, r, r.foundNothing)
 	if r.client == p.client {
 		p.own++
 	}
-	r.awaited = p
 }
 
 // readParked queues a page again if the newest block has passed its cursor.
@@ -224,7 +224,7 @@ func (l *Log[B]) cancelWait(r *Reader[B]) {
 		return
 	}
 	if p.queued != nil {
-		l.queue.remove(p)
+		l.lane(p).queue.remove(p)
 	}
 	l.stopDelay(p)
 	l.finish(p)

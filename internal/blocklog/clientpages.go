@@ -22,8 +22,8 @@ func (p *page[B]) blocked() bool {
 }
 
 // maxClientPages is the maximum number of pages that are read or kept for the Readers of one client. Without a limit,
-// a client with many Readers that stops reading would fill the queue of pages, and then log.held with pages that it
-// never takes. At most maxSearchPages of these are for readers whose last search found no match: these wait long for
+// a client with many Readers that stops reading would fill the queue of pages, and then pageLane.held with pages that
+// it never takes. At most maxSearchPages of these are for readers whose last search found no match: these wait long for
 // their turns to search, and the client's other readers do not wait for them.
 const (
 	maxClientPages = 4
@@ -87,11 +87,15 @@ func (l *Log[B]) find(after string, client *Client) *page[B] {
 // leave records that a reader does not need a page any more. The page does not count for its client after all readers
 // of this client have left, because readers of other clients may keep it for any time.
 func (l *Log[B]) leave(p *page[B], r *Reader[B]) {
-	if _, waits := p.waiting[r]; !waits {
+	searching, waits := p.waiting[r]
+	if !waits {
 		return
 	}
+	if !searching {
+		p.finding--
+	}
 	if delete(p.waiting, r); len(p.waiting) == 0 && p.held != nil {
-		l.held.Remove(p.held)
+		l.lane(p).held.Remove(p.held)
 	}
 	if r.client == p.client {
 		if p.own--; p.own == 0 {
@@ -134,8 +138,8 @@ func (l *Log[B]) uncount(p *page[B]) {
 func (l *Log[B]) join(p, unread *page[B]) {
 	l.readParked(p)
 	l.combine(p, unread.known, unread.since, unread.exact)
-	for r := range unread.waiting {
-		p.waiting[r], r.awaited = struct{}{}, p
+	for r, searching := range unread.waiting {
+		l.addReader(p, r, searching)
 	}
 	l.future.remove(unread)
 	unread.state, unread.client = pageDone, nil

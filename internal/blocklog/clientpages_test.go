@@ -61,8 +61,8 @@ func TestPagesOfBlockedClientsAreDroppedAtOnce(t *testing.T) {
 			}
 			clients[i].SetBlocked(true)
 		}
-		if l.held.Len() != maxHeldPages {
-			t.Errorf("%d pages are held, want %d", l.held.Len(), maxHeldPages)
+		if heldPagesOf(l) != maxHeldPages {
+			t.Errorf("%d pages are held, want %d", heldPagesOf(l), maxHeldPages)
 		}
 	})
 }
@@ -109,9 +109,9 @@ func TestAllReadersOfOneClientReceiveAllBlocks(t *testing.T) {
 						t.Errorf("reader %d received %d blocks, want exactly blocks %d to 1050", i, len(got[i]), after)
 					}
 				}
-				if len(l.clients) > 0 || l.held.Len() > 0 || len(l.pages) > 0 {
+				if len(l.clients) > 0 || heldPagesOf(l) > 0 || len(l.pages) > 0 {
 					t.Errorf("%d clients and %d pages are left, and %d are held; want none",
-						len(l.clients), len(l.pages), l.held.Len())
+						len(l.clients), len(l.pages), heldPagesOf(l))
 				}
 			})
 		})

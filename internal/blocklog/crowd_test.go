@@ -25,7 +25,7 @@ func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
 			l := open(t, c, Options[int]{
 				Window: 1 << (20 - 7*(seed%3)), MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond,
 			})
-			l.held.limit = []int{2, maxHeldPages}[seed%2]
+			limitHeld(l, []int{2, maxHeldPages}[seed%2])
 			l.Start()
 			synctest.Wait()
 			var readers sync.WaitGroup
@@ -46,9 +46,9 @@ func TestConcurrentReadersReceiveEveryBlock(t *testing.T) {
 					if got := l.Stats(); got.Readers != 0 || got.Groups != 0 || got.CatchingUp != 0 {
 						t.Errorf("stats are %+v after all readers were closed, want no readers", got)
 					}
-					if len(l.pages) > 0 || l.queue.Len() > 0 {
+					if len(l.pages) > 0 || queuedPagesOf(l) > 0 {
 						t.Errorf("%d pages are in memory and %d are queued after all readers were closed, want 0",
-							len(l.pages), l.queue.Len())
+							len(l.pages), queuedPagesOf(l))
 					}
 					return
 				case <-time.After(time.Millisecond):

@@ -16,7 +16,7 @@ func readerPastGap(t *testing.T) (*shardSource, *Log[shardBlock], *Reader[shardB
 	f := newShardSource()
 	f.grow(master(1), base(1))
 	l := openShards(t, f, Options[shardBlock]{Window: 5})
-	l.held.limit = 1
+	limitHeld(l, 1)
 	synctest.Wait()
 	f.lacks[3], f.lacks[4] = true, true
 	f.growSkipped([]int{3, 4}, base(2), base(3))

@@ -41,9 +41,9 @@ func deliveryTime(t *testing.T, pages, blocks int) time.Duration {
 	for _, r := range readers {
 		r.Close()
 	}
-	if len(l.pages) > 0 || l.future.Len() > 0 || l.queue.Len() > 0 {
+	if len(l.pages) > 0 || l.future.Len() > 0 || queuedPagesOf(l) > 0 {
 		t.Errorf("%d pages, %d future pages and %d queued pages after all readers were closed, want 0",
-			len(l.pages), l.future.Len(), l.queue.Len())
+			len(l.pages), l.future.Len(), queuedPagesOf(l))
 	}
 	return took
 }

@@ -28,7 +28,7 @@ func TestConcurrentReadersReceiveRepairedBlocks(t *testing.T) {
 			l := openShards(t, f, Options[shardBlock]{
 				Window: []int{20, 300, 5000}[seed%3], MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond,
 			})
-			l.held.limit = []int{2, maxHeldPages}[seed%2]
+			limitHeld(l, []int{2, maxHeldPages}[seed%2])
 			synctest.Wait()
 			var readers sync.WaitGroup
 			for i := range 12 {

@@ -192,7 +192,7 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 						},
 					},
 				})
-				l.held.limit = []int{5, maxHeldPages, 2}[seed%3]
+				limitHeld(l, []int{5, maxHeldPages, 2}[seed%3])
 				synctest.Wait()
 				grow := func(n int) {
 					f.set(func() {
@@ -329,7 +329,7 @@ func TestReadersOfAChainWithGapsReceiveExactlyTheirBlocks(t *testing.T) {
 				}
 				s := l.Stats()
 				if s.Readers != 0 || s.CatchingUp != 0 || s.Groups != 0 ||
-					len(l.pages) > 0 || l.queue.Len() > 0 || l.held.Len() > 0 {
+					len(l.pages) > 0 || queuedPagesOf(l) > 0 || heldPagesOf(l) > 0 {
 					t.Errorf("stats are %+v after all readers were closed, want no readers and no pages", s)
 				}
 				if int(s.Blocks) != len(accepted) {

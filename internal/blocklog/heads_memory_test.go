@@ -16,7 +16,7 @@ func TestReadersOfADroppedPageShareMemory(t *testing.T) {
 			f.grow(Place{0, uint64(2*(i%64)+1) << 57, 1 + i/64})
 		}
 		l := openShards(t, f, Options[shardBlock]{Window: 5})
-		l.held.limit = 1
+		limitHeld(l, 1)
 		synctest.Wait()
 		before := heapInUse()
 		f.paging = make(chan struct{})

@@ -62,7 +62,7 @@ func TestGapIsReportedAfterTheReadersPageWasDropped(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := lateChain()
 				l := openShards(t, f, Options[shardBlock]{Window: 5})
-				l.held.limit = 1
+				limitHeld(l, 1)
 				synctest.Wait()
 				r := joinAt(t, l, blocksOf(), 1)
 				for range 2 { // requests a page, reads it and requests the next one

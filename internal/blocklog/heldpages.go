@@ -9,8 +9,9 @@ import (
 
 const (
 	// maxHeldPages is the maximum number of pages in memory that readers have not read to the end. Without a limit,
-	// each reader that stops reading would keep a page in memory.
-	maxHeldPages = 1024
+	// each reader that stops reading would keep a page in memory. For readers that search, it is maxHeldSearches.
+	maxHeldPages    = 768
+	maxHeldSearches = 256
 
 	// holdTime is the minimum time for which a page is kept for its readers before it may be dropped.
 	holdTime = time.Second
@@ -26,7 +27,7 @@ const (
 // to them is dropped at once: these have made progress, and may never continue.
 type heldPages[B any] struct {
 	list.List
-	limit int // maxHeldPages, except in tests
+	limit int // maxHeldPages or maxHeldSearches, except in tests
 }
 
 // wait returns the time until one more page may be read. reading is the number of pages that are being read.
@@ -48,17 +49,22 @@ func (h *heldPages[B]) wait(reading int) time.Duration {
 // hold keeps a page that the source has returned until its readers have read it. If too many pages are held, it drops
 // the oldest one. The caller must hold the log's lock.
 func (l *Log[B]) hold(p *page[B]) {
-	p.held, p.arrived = l.held.PushBack(p), time.Now()
+	held := &l.lane(p).held
+	p.held, p.arrived = held.PushBack(p), time.Now()
 	for r := range p.waiting {
 		r.held = p
 	}
-	if l.held.Len() <= l.held.limit {
-		return
+	if held.Len() > held.limit {
+		l.dropPage(held.Front().Value.(*page[B]))
 	}
-	oldest := l.held.Remove(l.held.Front()).(*page[B])
-	oldest.held, oldest.stored = nil, stored[B]{} // still counted for its client, which may never call Next again
-	for r := range oldest.waiting {
-		if r.awaited == oldest {
+}
+
+// dropPage releases the memory of a held page. The caller must hold the log's lock.
+func (l *Log[B]) dropPage(p *page[B]) {
+	l.lane(p).held.Remove(p.held)
+	p.held, p.stored = nil, stored[B]{} // still counted for its client, which may never call Next again
+	for r := range p.waiting {
+		if r.awaited == p {
 			r.awaited = nil // the reader keeps the heads up to its cursor from its previous page
 			continue
 		}

@@ -12,7 +12,7 @@ func TestReadersDoNotDropPagesThatOthersStillRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1000)
 		l := open(t, c, Options[int]{Window: 5})
-		l.held.limit = 4
+		limitHeld(l, 4)
 		l.Start()
 		synctest.Wait()
 		const n = 10
@@ -45,7 +45,7 @@ func TestUnreadPagesOfOneReaderDelayOtherReadersOnlyBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(1000)
 		l := open(t, c, Options[int]{Window: 5})
-		l.held.limit = 4
+		limitHeld(l, 4)
 		l.Start()
 		synctest.Wait()
 		const n = 10
@@ -73,15 +73,15 @@ func TestUnreadPagesOfOneReaderDelayOtherReadersOnlyBriefly(t *testing.T) {
 func TestCloseDoesNotWaitUntilPagesAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, newChain(1000), Options[int]{Window: 5})
-		l.held.limit = 4
+		limitHeld(l, 4)
 		l.Start()
 		synctest.Wait()
 		for i := range 5 {
 			expect(t, resume(t, l, cursorOf(i), 1))
 		}
 		synctest.Wait()
-		if l.queue.Len() != 1 || l.held.Len() != 4 {
-			t.Fatalf("%d pages are queued and %d are held, want 1 and 4", l.queue.Len(), l.held.Len())
+		if queuedPagesOf(l) != 1 || heldPagesOf(l) != 4 {
+			t.Fatalf("%d pages are queued and %d are held, want 1 and 4", queuedPagesOf(l), heldPagesOf(l))
 		}
 		begun := time.Now()
 		if shut(t, l); time.Since(begun) > 0 {

@@ -163,10 +163,9 @@ type Log[B any] struct {
 	pages         map[string]*page[B]         // pages that are not done, by page.after
 	clients       map[*Client]*clientPages[B] // the clients with counted pages
 	future        pageHeap[B]                 // pages with a cursor after the newest block
-	queue         pageQueue[B]                // pages that wait to be read
-	held          heldPages[B]                // pages that have been read but that readers may not have finished
+	deliveries    pageLane[B]                 // pages for readers that find blocks or have not searched yet
+	searches      pageLane[B]                 // pages for readers whose last search found no match
 	calls         int                         // number of goroutines that read pages
-	reading       int                         // number of pages that are being read
 	roomTimer     *time.Timer                 // set while queued pages wait until held pages may be dropped
 	permanentGaps map[string]permanentGap     // gaps in stored blocks, by the cursor of the block after the gap
 	pageFailures  int                         // number of failed page reads since the last log line about them
@@ -208,7 +207,8 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	l.openGaps.Store(new([]openGap))
 	l.byKey, l.pages = make(map[string]*shareGroup[B]), make(map[string]*page[B])
 	l.permanentGaps, l.clients = make(map[string]permanentGap), make(map[*Client]*clientPages[B])
-	l.busy, l.future.lowest, l.held.limit = 1, true, maxHeldPages
+	l.busy, l.future.lowest = 1, true
+	l.deliveries.held.limit, l.searches.held.limit = maxHeldPages, maxHeldSearches
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }

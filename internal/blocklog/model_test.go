@@ -151,7 +151,7 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 					return n - n%7
 				}
 				l := open(t, c, Options[int]{Window: []int{3, 30, 100, 1000}[rnd.IntN(4)]})
-				l.held.limit = []int{12, maxHeldPages}[seed%2]
+				limitHeld(l, []int{12, maxHeldPages}[seed%2])
 				l.Start()
 				if rnd.IntN(2) == 0 {
 					synctest.Wait()
@@ -257,8 +257,8 @@ func TestEveryReaderReceivesExactlyItsBlocks(t *testing.T) {
 					}
 				}
 				if s.Readers != len(readers) || s.CatchingUp != 0 || int(s.PageReads) != len(c.pages) ||
-					c.most > pageCalls || len(l.pages) > 0 || l.queue.Len() > 0 || l.calls > 0 ||
-					l.held.Len() > len(readers) {
+					c.most > pageCalls || len(l.pages) > 0 || queuedPagesOf(l) > 0 || l.calls > 0 ||
+					heldPagesOf(l) > len(readers) {
 					t.Errorf("unexpected stats %+v with %d readers and %d pages, of which %d were concurrent",
 						s, len(readers), len(c.pages), c.most)
 				}

@@ -212,8 +212,8 @@ func TestAtMost16PagesAreReadConcurrentlyAndOnlyForWaitingReaders(t *testing.T) 
 		for _, r := range readers[:50] { // the pages of the first 16 are being read
 			r.Close()
 		}
-		if l.queue.Len() != 50 || len(l.pages) != 66 {
-			t.Errorf("50 readers have %d pages, of which %d are queued, want 66 and 50", len(l.pages), l.queue.Len())
+		if queuedPagesOf(l) != 50 || len(l.pages) != 66 {
+			t.Errorf("50 readers have %d pages, of which %d are queued, want 66 and 50", len(l.pages), queuedPagesOf(l))
 		}
 		again := resume(t, l, cursorOf(0), 1) // uses the page that a closed reader requested
 		expect(t, again)

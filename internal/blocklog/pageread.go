@@ -12,23 +12,18 @@ import (
 // enqueue queues a page to be read.
 func (l *Log[B]) enqueue(p *page[B]) {
 	p.state = pageQueued
-	l.queue.push(p, l.isFuture(p.after))
+	l.lane(p).queue.push(p, l.isFuture(p.after))
 	l.readQueued()
 }
 
 // readQueued starts one more goroutine that reads queued pages, if there are any and fewer than pageCalls goroutines
 // read pages. If too many pages are held, it does so later.
 func (l *Log[B]) readQueued() {
-	if l.queue.Len() == 0 || l.calls == pageCalls || l.ctx.Err() != nil {
-		return
+	if l.calls < pageCalls && l.nextLane() != nil {
+		l.calls++
+		l.busy++
+		go l.readPages()
 	}
-	if wait := l.held.wait(l.reading); wait > 0 {
-		l.readLater(wait)
-		return
-	}
-	l.calls++
-	l.busy++
-	go l.readPages()
 }
 
 // readLater calls readQueued after a wait, unless such a call is already scheduled.
@@ -50,14 +45,10 @@ func (l *Log[B]) readLater(wait time.Duration) {
 func (l *Log[B]) readPages() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.queue.Len() > 0 && l.ctx.Err() == nil {
-		if wait := l.held.wait(l.reading); wait > 0 {
-			l.readLater(wait)
-			break
-		}
-		p := l.queue.pop()
+	for lane := l.nextLane(); lane != nil; lane = l.nextLane() {
+		p := lane.queue.pop()
 		p.state = pageReading
-		l.reading++
+		lane.reading++
 		l.readQueued()
 		known, since, exact := p.known, p.since, p.exact
 		l.mu.Unlock()
@@ -110,7 +101,7 @@ func (l *Log[B]) ascending(blocks []B, after string) ([]entry[B], error) {
 func (l *Log[B]) finishRead(p *page[B], read stored[B], gone bool, err error) (wakes []xsync.Waker) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reading--
+	l.lane(p).reading--
 	l.stats.PageReads++
 	err = errors.Join(err, l.recheckPage(p, &read))
 	switch {

@@ -179,7 +179,7 @@ func TestPrunedChainHasNoGaps(t *testing.T) {
 				window, held := []int{1, 3, 30, 200}[rnd.IntN(4)], []int{2, 5, maxHeldPages}[rnd.IntN(3)]
 				open := func() *Log[shardBlock] {
 					l := New(s.source(), Options[shardBlock]{Logger: quiet, Window: window})
-					l.held.limit = held
+					limitHeld(l, held)
 					l.Start()
 					synctest.Wait()
 					return l

@@ -148,6 +148,9 @@ func (r *Reader[B]) Next() (Item, error) {
 		}
 		if r.wake != nil && (r.at.next != catchingUp || r.catchUp != nil && len(r.catchUp.entries) > 0) {
 			g.mu.Unlock()
+			if ofPage {
+				g.log.searchOn(r)
+			}
 			r.wake.Wake() // the caller may serve other readers before it calls Next again
 			g.mu.Lock()
 			return Item{Searching: true, Behind: true}, nil

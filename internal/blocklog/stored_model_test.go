@@ -159,7 +159,7 @@ func TestReadersReceiveEveryStoredBlock(t *testing.T) {
 					}},
 				})
 				defer func() { _ = l.Close(context.Background()) }()
-				l.held.limit = []int{2, 5, maxHeldPages}[rnd.IntN(3)]
+				limitHeld(l, []int{2, 5, maxHeldPages}[rnd.IntN(3)])
 				l.Start()
 				synctest.Wait()
 				takes := []time.Duration{0, 300 * time.Millisecond, 3 * time.Second}[rnd.IntN(3)]
