@@ -104,3 +104,23 @@ func TestRangeOfNumbersNearTheNewestBlockIsReadWhileBlocksArrive(t *testing.T) {
 		}
 	})
 }
+
+// The start of a range of times must not be after a block that belongs to the range but arrives during the search.
+func TestStartOfRangeOfTimesSkipsNoBlockThatArrivesMeanwhile(t *testing.T) {
+	inGrowingChain(t, func(h *chaingql.Handler, c *growingMasterchain) {
+		for ahead := range 8 {
+			first := int(c.newest) + ahead // the first block of the range
+			next := int(c.newest) + 1
+			body := query(h, fmt.Sprintf("{blockchain{master_seq_no_range(time_start:%d){start}}}", first), nil)
+			var got struct {
+				Blockchain struct{ Master_seq_no_range struct{ Start int } }
+			}
+			if err := json.Unmarshal(parse(t, body).Data, &got); err != nil {
+				t.Fatal(err, body)
+			}
+			if start := got.Blockchain.Master_seq_no_range.Start; start > first || start < min(first, next) {
+				t.Errorf("block %d is the first of the range, and %d the next one: %s", first, next, body)
+			}
+		}
+	})
+}

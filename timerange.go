@@ -60,7 +60,7 @@ func (r *resolvers) masterRangeCost(args plan.Args) plan.Cost {
 	start, end := plan.Cost{Calls: searchCalls, Blocks: searchCalls + searchRest},
 		plan.Cost{Calls: searchCalls, Blocks: searchCalls + searchRest + scanPages*scanPage}
 	if r.times != nil {
-		start, end = plan.Cost{Calls: 2, Blocks: 2}, plan.Cost{Calls: 2 + scanPages, Blocks: 2 + scanPages*scanPage}
+		start, end = plan.Cost{Calls: 3, Blocks: 3}, plan.Cost{Calls: 2 + scanPages, Blocks: 2 + scanPages*scanPage}
 	}
 	var cost plan.Cost
 	if args == nil || args[0] != nil {
@@ -84,16 +84,16 @@ type search struct {
 // start returns the number of the first masterchain block that was generated at time t or later. It returns the next
 // number if there is none yet, and none if earlier blocks may have been pruned.
 func (s *search) start(ctx context.Context, t int64) (int64, error) {
-	b, err := s.first(ctx, t)
-	if err != nil {
+	newest, err := s.master(ctx, pageQuery{last: 1}) // before the search: later, it may be at t already
+	switch {
+	case err != nil || newest == nil:
 		return none, err
-	}
-	if b == nil {
-		newest, err := s.master(ctx, pageQuery{last: 1})
-		if err != nil || newest == nil {
-			return none, err
-		}
+	case newest.Time.Unix() < t:
 		return int64(newest.SeqNo) + 1, nil
+	}
+	b, err := s.first(ctx, t)
+	if err != nil || b == nil {
+		return none, err
 	}
 	if b.SeqNo != 1 {
 		before, err := s.master(ctx, pageQuery{before: b.Cursor, last: 1})
