@@ -22,10 +22,11 @@ const (
 type Budget struct {
 	limit int // bytes; 0 means no limit
 
-	mu          sync.Mutex
-	used        int
-	evictable   reservations // the reservations that the Budget may evict
-	endReturned sync.Cond    // signals that a call of Evictee.Evict has returned
+	mu             sync.Mutex
+	used           int
+	evictable      reservations // the reservations that the Budget may evict
+	evictableBytes int          // the bytes that they count
+	endReturned    sync.Cond    // signals that a call of Evictee.Evict has returned
 }
 
 // A Reservation counts bytes in a Budget: those of one request, response or connection. The zero value counts none. Its
@@ -71,8 +72,8 @@ func (b *Budget) Used() int {
 
 // Add counts n more bytes for r; n may be negative. If there is no room, Add evicts reservations, possibly r itself. It
 // begins with the client that is furthest behind, and spares clients with a lag below minLag. If that is not enough, or
-// r has been evicted, Add returns false and counts nothing. If r is large or n is more than SmallBytes, Add leaves the
-// last eighth of the Budget free.
+// r has been evicted, Add returns false and counts nothing. It evicts none if even all others would not make room. If r
+// is large or n is more than SmallBytes, Add leaves the last eighth of the Budget free.
 func (b *Budget) Add(r *Reservation, n int, minLag time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +86,11 @@ func (b *Budget) addLocked(r *Reservation, n int, minLag time.Duration) bool {
 		limit -= limit / 8
 	}
 	for !r.evicted && n > 0 && b.limit > 0 && b.used+n > limit {
-		if len(b.evictable) == 0 || n > limit || minLag > 0 && Clock(0)-b.evictable[0].UpTo < minLag {
+		others := b.evictableBytes
+		if r.index > 0 {
+			others -= r.bytes
+		}
+		if b.used-others+n > limit || minLag > 0 && Clock(0)-b.evictable[0].UpTo < minLag {
 			return false
 		}
 		b.evict(b.evictable[0])
@@ -93,12 +98,20 @@ func (b *Budget) addLocked(r *Reservation, n int, minLag time.Duration) bool {
 	if r.evicted {
 		return false
 	}
-	r.bytes += n
-	b.used += n
+	b.count(r, n)
 	if r.index > 0 && r.bytes == 0 {
 		b.remove(r) // evicting r would free nothing
 	}
 	return true
+}
+
+// count counts n more bytes for r. Called with mu held.
+func (b *Budget) count(r *Reservation, n int) {
+	r.bytes += n
+	b.used += n
+	if r.index > 0 {
+		b.evictableBytes += n
+	}
 }
 
 // AddEvictable is like Add. If it returns true, the Budget may evict r from then on.
@@ -136,6 +149,7 @@ func (b *Budget) makeEvictable(r *Reservation) {
 			r.UpTo = Clock(0)
 		}
 		heap.Push(&b.evictable, r)
+		b.evictableBytes += r.bytes
 	}
 }
 
@@ -150,8 +164,7 @@ func (b *Budget) Move(from, to *Reservation, n int) {
 	if to.evicted || n == 0 {
 		return
 	}
-	to.bytes += n
-	b.used += n
+	b.count(to, n)
 	b.makeEvictable(to)
 	for b.limit > 0 && b.used > b.limit && len(b.evictable) > 0 && b.evictable[0] != to {
 		b.evict(b.evictable[0])
@@ -203,6 +216,7 @@ func (b *Budget) evict(r *Reservation) {
 // remove makes r no longer evictable. Called with mu held.
 func (b *Budget) remove(r *Reservation) {
 	heap.Remove(&b.evictable, r.index-1)
+	b.evictableBytes -= r.bytes
 	r.UpTo = 0
 }
 

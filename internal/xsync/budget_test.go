@@ -86,6 +86,37 @@ func TestBudgetCutsOnlyClientsThatAreFarEnoughBehind(t *testing.T) {
 	}
 }
 
+// Responses in production cannot be evicted. If they leave too little room, others must not be cut in vain.
+func TestBudgetEvictsNoneIfThatCannotMakeRoom(t *testing.T) {
+	const limit, evictable, more = 800, 100, 150
+	for name, add := range map[string]func(b *Budget, r *Reservation) bool{
+		"Add":          func(b *Budget, r *Reservation) bool { return b.Add(r, more, 0) },
+		"AddEvictable": func(b *Budget, r *Reservation) bool { return b.AddEvictable(r, more, 0) },
+		"AddOrEvict":   func(b *Budget, r *Reservation) bool { return b.AddOrEvict(r, more) },
+		"AddOrEvict, twice": func(b *Budget, r *Reservation) bool {
+			return b.AddOrEvict(r, 1) && b.AddOrEvict(r, more-1)
+		},
+	} {
+		for free, want := range map[int]int{more - evictable - 1: 0, more - evictable: 2} {
+			b, owner := NewBudget(limit), new(evictionCounter)
+			producing, further := Reservation{}, Reservation{Owner: new(evictionCounter)}
+			waiting := [2]Reservation{{Owner: owner, UpTo: 1}, {Owner: owner, UpTo: 1}}
+			if !b.Add(&producing, limit-evictable-free, 0) {
+				t.Fatal("the budget is too small for the test")
+			}
+			for i := range waiting {
+				if !b.AddOrEvict(&waiting[i], evictable/2+10) || !b.AddOrEvict(&waiting[i], -10) {
+					t.Fatal("the budget is too small for the test")
+				}
+			}
+			if got := add(b, &further); got != (want > 0) || owner.times != want {
+				t.Errorf("%s with %d bytes free: got %v, and %d clients were cut, want %d",
+					name, free, got, owner.times, want)
+			}
+		}
+	}
+}
+
 // The owner subtracts the bytes later, as if the call had succeeded.
 func TestReservationWithoutRoomIsEvictedOnceAndCountsNothing(t *testing.T) {
 	for name, before := range map[string]int{"the first bytes": 0, "further bytes": 400} {
