@@ -59,7 +59,7 @@ func (q pageQuery) forBackend() BlocksQuery {
 // read stores that window in c.
 func (r *resolvers) read(ctx context.Context, c *call, q *pageQuery) (blocklog.List[Block], error) {
 	ch := r.chainOf(c)
-	w := ch.blocks.Window()
+	w := ch.window()
 	if blocks, ok := within(&w, q); ok {
 		if c.final {
 			c.window = w
@@ -67,9 +67,6 @@ func (r *resolvers) read(ctx context.Context, c *call, q *pageQuery) (blocklog.L
 		return blocks, nil
 	}
 	c.stored = true
-	if !w.Live {
-		ch.blocks.Start()
-	}
 	c.window = blocklog.Window[Block]{}
 	blocks, err := r.readStored(ctx, c, ch, *q, w.Reached)
 	return blocklog.ListOf(blocks), err

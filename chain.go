@@ -37,6 +37,16 @@ type chain struct {
 // epoch returns the chain's epoch, or "" if it has none; see [Epocher].
 func (c *chain) epoch() string { return strings.TrimPrefix(c.suffix, epochSign) }
 
+// window returns the recent blocks. If they are not live, it makes the chain follow the Backend, so that later queries
+// find them there.
+func (c *chain) window() blocklog.Window[Block] {
+	w := c.blocks.Window()
+	if !w.Live {
+		c.blocks.Start()
+	}
+	return w
+}
+
 // source returns the source value from which the fields of a block are resolved. Its cursor has the chain's suffix.
 func (c *chain) source(b *Block) any {
 	if c.suffix == "" {

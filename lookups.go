@@ -87,7 +87,7 @@ func (l *lookup) within(w *blocklog.Window[Block], indexed bool) *Block {
 // cursor or before it, find needs no call.
 func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (*Block, error) {
 	ch := r.chainOf(c)
-	w := ch.blocks.Window()
+	w := ch.window()
 	get := r.lookupCall(l)
 	switch b := l.within(&w, get != nil); {
 	case b != nil:
@@ -97,8 +97,6 @@ func (r *resolvers) find(ctx context.Context, c *call, l lookup, after Cursor) (
 		return nil, nil
 	case get == nil:
 		return nil, errLookup
-	case !w.Live:
-		ch.blocks.Start()
 	}
 	b, err := r.findStored(ctx, c, ch, sharedLookup{l, w.Reached}, get)
 	if errors.Is(err, errLookup) { // the Backend has no complete index

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/backendtest"
@@ -280,5 +281,31 @@ func TestNeighborListIsEmptyIfANeighborIsNotStored(t *testing.T) {
 	}
 	if splits < 3 || merges < 3 {
 		t.Errorf("the chain has %d splits and %d merges, want 3", splits, merges)
+	}
+}
+
+// Without an index, blocks are found only among those that the Handler has received since it began to follow the chain.
+// So a lookup must begin that, too: there may be no other query.
+func TestLookupsWithoutIndexFindBlocksThatArriveAfterwards(t *testing.T) {
+	blocks := backendtest.Chain(300, 1)
+	added := blocks[200]
+	block, number, previous, next := fieldsOf(blocks[100])
+	for _, field := range []string{
+		block, number, previous, next,
+		"master_seq_no_range(time_start:1){start}", "master_seq_no_range(time_end:1){end}",
+		"blocks(master_seq_no_range:{start:5}){edges{cursor}}",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			chain := chainOf(t, blocks[:200])
+			h, _ := newHandler(t, plain(chain), chaingql.Options{})
+			equal(t, field, parse(t, query(h, inChain(field), nil)).code(), "LOOKUP_NOT_SUPPORTED")
+			synctest.Wait()
+			commit(t, chain, added)
+			synctest.Wait()
+			byHash, byNumber, _, _ := fieldsOf(added)
+			want := `{"data":{"blockchain":{"x":{"hash":"` + added.Hash.String() + `"}}}}`
+			equal(t, "a block that arrives after "+field, query(h, inChain(byHash), nil), want)
+			equal(t, "a block that arrives after "+field, query(h, inChain(byNumber), nil), want)
+		})
 	}
 }

@@ -198,7 +198,7 @@ func firstAt(blocks *blocklog.List[Block], t int64) int {
 
 // recent is like first, but searches only the window. ok reports whether the window is sufficient to answer.
 func (s *search) recent(t int64) (first *Block, ok bool) {
-	w := s.r.chainOf(s.call).blocks.Window()
+	w := s.r.chainOf(s.call).window()
 	blocks := w.Select(masters)
 	switch i := firstAt(&blocks, t); {
 	case !w.Live || i == 0 && w.After != "":
