@@ -3,7 +3,8 @@ package plan
 import (
 	"math"
 	"runtime"
-	"slices"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // maxBytes returns the maximum length of a response's data in bytes.
@@ -65,9 +66,15 @@ func (r *run) overflow(n int) bool {
 		r.threshold = min(n+yieldBytes, r.reserved)
 		return false
 	default:
-		if err = r.Reservation.Grow(2*n + r.treeBytes); err == nil {
-			r.reserved = min(2*n, limit)
-			r.dst = slices.Grow(r.dst, r.reserved-n)
+		size := 2 * n
+		if small := xsync.SmallBytes - r.treeBytes; n < small {
+			size = min(size, small) // a larger reservation is refused earlier, and the response may remain small
+		}
+		if err = r.Reservation.Grow(size + r.treeBytes); err == nil {
+			r.reserved = min(size, limit)
+			if size := len(r.dst) + r.reserved - n; size > cap(r.dst) { // slices.Grow may take a quarter more
+				r.dst = append(make([]byte, 0, size), r.dst...)
+			}
 			r.threshold = min(n+yieldBytes, r.reserved)
 			return false
 		}

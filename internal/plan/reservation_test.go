@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A recordingReservation records the requested sizes and grants them.
@@ -47,16 +49,19 @@ func TestRunWithLargeResponseYieldsProcessor(t *testing.T) {
 
 // A response takes no more memory than is reserved for it.
 func TestResponsesGrowWithinTheirReservation(t *testing.T) {
-	for _, n := range []int{50, 100, 1000, 10_000} {
+	for _, n := range []int{50, 100, 450, 600, 1000, 10_000} {
 		b, room := objects(t, n), new(recordingReservation)
 		b.Reservation = room
 		dst := b.run(nil)
 		most := unreservedBytes
 		for i, asked := range room.requests {
-			if i > 0 && asked < 2*room.requests[i-1] {
+			if i > 0 && asked < 2*room.requests[i-1] && asked != xsync.SmallBytes {
 				t.Errorf("%d objects: reserved %d, want each size at least twice the previous one", n, room.requests)
 			}
 			most = asked
+		}
+		if len(dst) < xsync.SmallBytes && most > xsync.SmallBytes {
+			t.Errorf("%d objects: reserved %d for %d bytes, want at most %d", n, most, len(dst), xsync.SmallBytes)
 		}
 		if len(dst) > most || cap(dst) > most+most/4 {
 			t.Errorf("%d objects: got %d bytes with a capacity of %d, but reserved %d",
