@@ -122,6 +122,7 @@ func (l *followConn) wait(ctx context.Context, seqNo uint32, moved <-chan struct
 	})
 	if err == nil {
 		if id, err = lookedUp(answer, seqNo); err == nil {
+			l.server.announce(seqNo) // so that the time of queries for the block counts, see servers.query
 			return id, nil
 		}
 	}

@@ -71,3 +71,34 @@ func TestServerThatStallsOnceKeepsItsPlace(t *testing.T) {
 		}
 	})
 }
+
+// Follow waits on a server that was slow for a moment. Nothing but the queries for new blocks measures that one.
+func TestServerOfFollowThatWasSlowIsUsedForPagesAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		const head = 180
+		chain := generate(200)
+		near, distant := m.start(chain), m.start(chain)
+		near.Delay(60 * time.Millisecond)
+		distant.Delay(260 * time.Millisecond)
+		near.Advance(head)
+		distant.Advance(head)
+		b := m.open(near.Config(distant), nil)
+		b.Prefer(0)
+		following(t, b, cursor(head-1))
+		near.Delay(800 * time.Millisecond)
+		for range 20 {
+			if err := b.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		near.Delay(60 * time.Millisecond)
+		for n := uint32(1); n <= 20; n++ {
+			time.Sleep(blockInterval)
+			near.Advance(head + n)
+			distant.Advance(head + n)
+		}
+		if took := readPage(t, b, chain, chaingql.BlocksQuery{First: 50, After: cursor(20)}); took > 2*time.Second {
+			t.Errorf("a page took %v, want at most 2s", took)
+		}
+	})
+}
