@@ -104,11 +104,13 @@ func (h *Handler) serveStream(
 		// A slow client must not delay the end of the process, nor receive much after its credentials expired.
 		return ctx.Err() == nil && !h.streams.Closed()
 	}
+	begin := sub.cursor()
 	position := func() string {
-		if sub.behind() { // the client resumes from a cursor, which may be invalid
+		at := sub.cursor()
+		if sub.behind() && at == begin { // the client resumes from a cursor, which may be invalid
 			return ""
 		}
-		return sub.cursor()
+		return at
 	}
 	why = h.send(w, r, media, s, wakes, gqlsse.Options{
 		Position: position, Cut: cut, Count: share.add, Progress: progress, Blocked: client.SetBlocked,

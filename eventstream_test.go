@@ -49,6 +49,31 @@ func TestEventStreamResumesFromItsBeginning(t *testing.T) {
 	})
 }
 
+// A browser that is disconnected while the server searches stored blocks must not start the search again.
+func TestEventStreamThatSearchesSendsItsPosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := randomBlocks(4, 500)
+		chain := chainOf(t, blocks)
+		slow := stubBackend{Backend: chain, blocks: func(
+			ctx context.Context, q chaingql.BlocksQuery,
+		) ([]chaingql.Block, error) {
+			if q.After != "" {
+				time.Sleep(4 * time.Second)
+			}
+			return chain.Blocks(ctx, q)
+		}}
+		h, _ := newHandler(t, slow, chaingql.Options{WindowSize: 5})
+		n := serve(t, h)
+		none := `subscription{blocks(after:"` + string(blocks[0].Cursor) + `",filter:{seq_no:{eq:0}}){chain_order}}`
+		e := n.stream(t, none)
+		e.expect("the beginning", ":")
+		equal(t, "its position", e.position.Load(), nil)
+		time.Sleep(chaingql.DefaultKeepAliveInterval)
+		e.expect("a keep-alive comment", ":")
+		equal(t, "its position", e.position.Load(), any(string(blocks[300].Cursor)))
+	})
+}
+
 func TestEventStreamResumesAfterLastEventID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blocks := randomBlocks(4, 300)
