@@ -40,7 +40,7 @@ var transportOf = map[string]Transport{gqlhttp.EventStream: TransportSSE, gqlhtt
 // serveStream serves a subscription as a stream of the given media type until the subscription ends, the client leaves,
 // ctx is done because the credentials have expired, or the Handler shuts down.
 func (h *Handler) serveStream(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, media string, op *plan.Bound, by *caller,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, media string, op *plan.Bound, by caller,
 ) {
 	if r.Method == http.MethodHead {
 		// The body of a response to HEAD is never sent, so no write would fail after the client has left.
@@ -74,7 +74,7 @@ func (h *Handler) serveStream(
 		last = r.Header.Get("Last-Event-ID")
 	}
 	client := new(blocklog.Client)
-	sub, refused := h.subscribe(ctx, op, subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client})
+	sub, refused := h.subscribe(ctx, op, subscriber{by, by.trace.size(), last, xsync.WakeFunc(wake), client})
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -304,5 +305,30 @@ func TestUnreadResponsesKeepNoDocumentsInMemory(t *testing.T) {
 			close(free)
 			all.Wait()
 		})
+	}
+}
+
+func TestEventStreamDoesNotKeepTheBodyOfItsRequest(t *testing.T) {
+	if !heapIsMeasurable(t) {
+		return
+	}
+	const streams = 50
+	kept := func(padding int) (bytes int) {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, n := serveChain(t, chaingql.Options{})
+			text := body(allBlocks, nil) + strings.Repeat(" ", padding)
+			before := heapInUse()
+			for range streams {
+				w := n.wire(t)
+				go func() { _, _ = io.Copy(io.Discard, w) }()
+				w.post("/demo/graphql", text, len(text), "Accept: text/event-stream")
+			}
+			synctest.Wait()
+			bytes = heapInUse() - before
+		})
+		return bytes / streams
+	}
+	if small, large := kept(0), kept(16_000); large > small+2000 {
+		t.Errorf("a stream keeps %d bytes after a body of 16 kB, but %d after a small one", large, small)
 	}
 }
