@@ -2,6 +2,7 @@ package natschain_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -49,6 +50,39 @@ func TestFirstBlockAfterAllBlocksExpiredIsReadAtOnce(t *testing.T) {
 		live.expect(all[i+1 : i+2])
 		expectReads(t, paging, all[i:i+2])
 	}
+}
+
+// TestNewestCursorRemainsAfterAllBlocksExpired calls Follow again after all blocks have expired, as a Handler does when
+// a broker is restarted. Clients that have received all blocks continue with the next one.
+func TestNewestCursorRemainsAfterAllBlocksExpired(t *testing.T) {
+	t.Parallel()
+	s, ctx, all := newBroker(t), t.Context(), numbered(101, 142)
+	s.appendNew(t, all[:40])
+	b := open(t, s.ClientURL(), (&logbook{}).options())
+	expectStored(t, b, all[:40])
+	stream, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		waiting, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		for _, err := range b.Follow(waiting, all[39].Cursor) {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Follow after the newest block: got error %v, want to wait", err)
+			}
+		}
+		cancel()
+		page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 10, After: all[39].Cursor})
+		if err != nil || len(page) > 0 {
+			t.Errorf("page after the newest block: got %v and error %v, want no blocks", cursorsOf(page), err)
+		}
+	}
+	live := follow(t, b, all[39].Cursor)
+	s.appendNew(t, all[40:])
+	live.expect(all[40:])
 }
 
 // TestStrayMessageIsNoBlockAfterBlockBeforeItExpired removes the block before stray messages that name no predecessor.

@@ -135,6 +135,9 @@ func (b *Backend) checkSurvey(ctx context.Context, head, last stored) (updated b
 	if same, err := b.contains(ctx, last); same || err != nil {
 		return false, err
 	}
+	if _, whole, err := b.state(ctx); err != nil || last.seq < whole.from { // it has expired, or was pruned
+		return false, err
+	}
 	b.reset()
 	_, _, _, err = b.tail(ctx)
 	return err == nil, err
