@@ -29,7 +29,7 @@ func (b *Backend) tail(ctx context.Context) (newest stored, found bool, end uint
 
 // head returns the newest block. The argument newest is the newest message.
 func (b *Backend) head(ctx context.Context, newest stored) (stored, bool, error) {
-	if head, known := b.survey.next(&newest); known {
+	if head, known := b.survey.meet(&newest); known {
 		return head, true, nil
 	}
 	if err := b.survey.sem.acquire(ctx); err != nil { // concurrent calls would read the same messages
@@ -43,7 +43,7 @@ func (b *Backend) head(ctx context.Context, newest stored) (stored, bool, error)
 		}
 		newest = now
 	}
-	if head, known := b.survey.next(&newest); known {
+	if head, known := b.survey.meet(&newest); known {
 		return head, true, nil
 	}
 	head, found, err := b.catchUp(ctx, newest)
@@ -75,6 +75,9 @@ func (b *Backend) catchUp(ctx context.Context, newest stored) (stored, bool, err
 		b.reset()
 		return stored{}, false, nil
 	}
+	if head, known := b.survey.next(&newest); known {
+		return head, true, nil
+	}
 	l := &linker{b: b, at: head.place(), seen: last.seq, ignoreForks: true}
 	err = b.readOn(ctx, l, newest.seq)
 	if errors.Is(err, errReplaced) || errors.Is(err, errMissing) || err == nil && l.gap && l.forked {
@@ -90,12 +93,12 @@ func (b *Backend) contains(ctx context.Context, m stored) (bool, error) {
 	return found && m.same(&now), err
 }
 
-// meet compares s, which has the sequence number of the newest block, with that block, and returns the newest block. If
-// a Writer of this Backend appended the block, meet records when the server received it.
+// meet returns the newest block, if it is s and the last message of the survey. If a Writer of this Backend appended
+// it, meet records when the server received it.
 func (x *survey) meet(s *stored) (stored, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	same := x.head.seq == s.seq && x.head.same(s)
+	same := x.seen == s.seq && x.head.seq == s.seq && x.head.same(s)
 	if same {
 		x.head.received = s.received
 	}

@@ -120,7 +120,7 @@ func (x *survey) next(s *stored) (stored, bool) {
 	switch {
 	case seen == 0 || s.bad != nil:
 		return stored{}, false
-	case s.seq == head.seq && s.seq == seen:
+	case s.seq == seen:
 		return x.meet(s)
 	case s.seq != seen+1 || !at.admits(s) || tooFar(at.cursor, s.block.Cursor):
 		return stored{}, false
