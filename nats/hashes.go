@@ -199,7 +199,7 @@ func (x *hashLookup) scan(ctx context.Context) (stored, bool, error) {
 func (x *hashLookup) read(ctx context.Context, leaf seqRange) ([]blockID, error) {
 	known, generation := x.b.leaves.get(leaf.from)
 	first := max(leaf.from, x.in.from)
-	if first < known.from { // pruned messages were restored from a backup
+	if first < known.from || first > known.next { // pruned messages were restored from a backup, or may be restored
 		known = leafHashes{}
 	}
 	from, end := max(first, known.next), min(leaf.end, x.in.end)

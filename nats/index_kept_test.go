@@ -1,6 +1,7 @@
 package natschain_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -101,20 +102,28 @@ func TestIndexIsCompleteAfterRestoreOfPrunedBlocks(t *testing.T) {
 }
 
 // TestHashesAreReadAgainAfterRestoreOfPrunedBlocks prunes too many blocks and restores a backup that has them, while a
-// host is running that has looked up a block in between. The chain is too short for a node of the index.
+// host is running that has looked up a block in between, and perhaps one before most blocks were appended. The chain is
+// too short for a node of the index.
 func TestHashesAreReadAgainAfterRestoreOfPrunedBlocks(t *testing.T) {
 	t.Parallel()
-	s, ctx, all := newBroker(t), t.Context(), hashed(200, "a")
-	if err := writer(t, open(t, s.ClientURL(), nil)).Append(ctx, all...); err != nil {
-		t.Fatal(err)
+	for _, early := range []int{0, 1} {
+		t.Run(fmt.Sprintf("%d early lookups", early), func(t *testing.T) {
+			t.Parallel()
+			s, ctx, all := newBroker(t), t.Context(), hashed(200, "a")
+			s.appendNew(t, all[:50])
+			host := open(t, s.ClientURL(), (&logbook{}).options())
+			expectByHash(t, host, all[:early], true)
+			s.appendNew(t, all[50:])
+			expectPages(t, host, all, []chaingql.BlocksQuery{{Last: 1}})
+			backUp, restore := s.backups()
+			backUp()
+			w := writer(t, open(t, s.ClientURL(), (&logbook{}).options()))
+			if err := w.Prune(ctx, all[149].Cursor); err != nil {
+				t.Fatal(err)
+			}
+			expectByHash(t, host, all[160:161], true)
+			restore()
+			expectByHash(t, host, all, true)
+		})
 	}
-	backUp, restore := s.backups()
-	backUp()
-	host := open(t, s.ClientURL(), (&logbook{}).options())
-	if err := writer(t, open(t, s.ClientURL(), (&logbook{}).options())).Prune(ctx, all[149].Cursor); err != nil {
-		t.Fatal(err)
-	}
-	expectByHash(t, host, all[160:161], true)
-	restore()
-	expectByHash(t, host, all, true)
 }
