@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/big"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -131,6 +132,31 @@ var brokenReplacements = []brokenBackend{
 	{"MasterBlockByTime does not notice a new chain", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		h.Backend = lateTime{newLazyEpoch(c)}
 	}, "the first call after the chain was replaced returns ErrChainReplaced: MasterBlockByTime("},
+	{"Blocks never returns if the chain is replaced", func(ctx context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = override{Chain: c, blocks: func(_ context.Context, q query) ([]block, error) {
+			epoch := c.Epoch()
+			page, err := c.Blocks(ctx, q)
+			if time.Sleep(time.Millisecond); c.Epoch() != epoch {
+				<-ctx.Done() // the end of the test
+			}
+			return page, err
+		}}
+	}, ", while the chain was replaced, did not return within"},
+	{"Follow never returns if the chain is replaced", func(ctx context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = override{Chain: c, follow: func(until context.Context, after chaingql.Cursor) seq {
+			return func(yield func(block, error) bool) {
+				for b, err := range c.Follow(until, after) {
+					if errors.Is(err, chaingql.ErrChainReplaced) {
+						<-ctx.Done() // the end of the test
+						runtime.Goexit()
+					}
+					if !yield(b, err) {
+						return
+					}
+				}
+			}
+		}}
+	}, "no page and no Follow has blocks of two chains: a call whose context was canceled after"},
 	{"MasterBlockByTime waits for a second connection", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		p := twoConnections{c, make(chan struct{}, 2)}
 		byTime := func(ctx context.Context, at time.Time) (b block, err error) {

@@ -41,7 +41,8 @@ func chainsAreNotMixed(t *trial) {
 	var running sync.WaitGroup
 	defer func() {
 		cancel()
-		running.Wait()
+		const what = "a call whose context was canceled after the chain was replaced"
+		t.promptly(t.Patience+Prompt, what, func() error { running.Wait(); return nil }, mustSucceed)
 		if l.fault != "" {
 			t.Errorf("%s", l.fault)
 		}
@@ -97,6 +98,8 @@ func (l *replaceLoad) await(number int) bool {
 		}
 		select {
 		case <-l.seen:
+		case <-l.ctx.Done(): // a call has not returned
+			return false
 		case <-over:
 			l.Fatalf("no call returned blocks of the new chain, with the same Epoch before and after, "+
 				"within %v of Harness.Replace", l.Patience)
@@ -169,13 +172,17 @@ func (l *replaceLoad) chainOf(c running, b *chaingql.Block) (number int, ok bool
 	return 0, false
 }
 
+const duringReplace = ", while the chain was replaced,"
+
 func (l *replaceLoad) readPage(ctx context.Context, rng *rand.Rand) {
 	q := chaingql.BlocksQuery{First: 2 + rng.IntN(40)}
 	if rng.IntN(2) == 0 {
 		q = randomQuery(rng, l.chains[0], []chaingql.Cursor{""})
 	}
 	c := l.begin(describe(q))
-	page, err := l.Backend.Blocks(ctx, q)
+	page, err := result(l.trial, c.what+duringReplace, mayDoEither, func() ([]chaingql.Block, error) {
+		return l.Backend.Blocks(ctx, q)
+	})
 	if err != nil {
 		l.failed(ctx, c, err)
 		return
@@ -196,7 +203,7 @@ func (l *replaceLoad) readPage(ctx context.Context, rng *rand.Rand) {
 	number := int(page[0].Hash[0])
 	l.returned(c, number)
 	if fault := loadedPageFault(l.chains[number], 0, q, page); fault != "" {
-		l.report("%s, while the chain was replaced, %s", c.what, fault)
+		l.report("%s%s %s", c.what, duringReplace, fault)
 	}
 }
 
@@ -204,7 +211,9 @@ func (l *replaceLoad) lookUp(ctx context.Context, rng *rand.Rand) {
 	for _, way := range l.allLookups() {
 		want := pick(rng, pick(rng, l.chains))
 		c := l.begin(way.call(&want))
-		got, err := way.find(ctx, &want)
+		got, err := result(l.trial, c.what+duringReplace, mayDoEither, func() (chaingql.Block, error) {
+			return way.find(ctx, &want)
+		})
 		switch {
 		case errors.Is(err, chaingql.ErrBlockNotFound):
 		case err != nil:
