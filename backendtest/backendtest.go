@@ -60,8 +60,9 @@ type Harness struct {
 	// Prune while Blocks and Follow are running, but from only one goroutine at a time.
 	Prune func(before chaingql.Cursor) error
 	// Reopen opens the source again, like a restarted program: the Backend that it
-	// returns must not use anything that the first Backend has cached. Reopen must
-	// arrange that the new Backend is closed when the test ends.
+	// returns must not use anything that the first Backend has cached. Append and
+	// SetBalance must change its source, too. Reopen must arrange that the new Backend is
+	// closed when the test ends.
 	Reopen func() (chaingql.Backend, error)
 	// Replace starts a new chain, like an indexer that starts from the beginning. When it
 	// returns, the source has no blocks, and Append adds blocks to the new chain. The Backend
@@ -155,7 +156,6 @@ var rules = slices.Concat(
 		{name: "pages of random queries are correct", check: randomPagesAreCorrect},
 		{name: "First and Last may be up to 1,000", check: pagesGoUpToMaxPage},
 		{name: "Blocks returns a page that the caller owns", check: callerOwnsPage},
-		{name: "blocks survive a restart", needs: needs("Reopen"), check: blocksSurviveRestart},
 		{name: "a cursor before a pruned block is too old", needs: needs("Prune"),
 			check: cursorBeforePrunedBlockIsTooOld},
 		{name: "the cursor of the newest pruned block is not too old", needs: needs("Prune"),
@@ -206,6 +206,7 @@ var rules = slices.Concat(
 			check: followIgnoresPruningBehindIt},
 	},
 		on(pageBasis, []rule{
+			{name: "blocks survive a restart", needs: needs("Reopen"), check: blocksSurviveRestart},
 			{name: "Follow ends with ErrChainReplaced if the chain was replaced", needs: needs("Append", "Replace"),
 				check: followEndsWithItsChain},
 			{name: "the first call after the chain was replaced returns ErrChainReplaced",

@@ -204,6 +204,9 @@ func balancesSurviveRestart(t *trial) {
 	for i, nano := range balances() {
 		t.expectBalance(account(int32(i%2-1), fmt.Sprint(i)), nano, "a balance must survive a restart")
 	}
+	changed := account(-1, "0")
+	t.setBalance(changed, big.NewInt(7))
+	t.expectBalance(changed, big.NewInt(7), "a balance may change after a restart")
 }
 
 func (t *trial) balanceDuringWrites(addr chaingql.Address) (*big.Int, error) {

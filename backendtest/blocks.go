@@ -215,8 +215,16 @@ func (t *trial) expectError(q chaingql.BlocksQuery, want error, due string) {
 
 // blocksSurviveRestart reads the stored blocks from a source that was reopened.
 func blocksSurviveRestart(t *trial) {
-	t.fill(60, 0)
+	t.fill(60, 20)
 	t.reopen()
 	t.expectPages(t.filtered(chaingql.BlocksQuery{First: chaingql.MaxPage}, chaingql.BlocksQuery{Last: 1},
 		chaingql.BlocksQuery{Last: 5, Before: t.stored[len(t.stored)-5].Cursor})...)
+	if t.Append == nil {
+		return
+	}
+	f := t.follow(t.stored[58].Cursor)
+	f.expect(t.stored[59:])
+	t.grow(20)
+	f.expect(t.stored[60:])
+	t.expectPages(chaingql.BlocksQuery{Last: 40})
 }

@@ -99,4 +99,45 @@ var brokenPlaces = []brokenBackend{
 			}}, nil
 		}
 	}, "balances survive a restart: Balance("},
+	{"after a restart, balances do not change", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Reopen = func() (chaingql.Backend, error) {
+			var known sync.Map
+			return override{Chain: c, balance: func(ctx context.Context, a chaingql.Address) (*big.Int, error) {
+				if nano, cached := known.Load(a); cached {
+					return new(big.Int).Set(nano.(*big.Int)), nil
+				}
+				nano, err := c.Balance(ctx, a)
+				if err == nil {
+					known.Store(a, new(big.Int).Set(nano))
+				}
+				return nano, err
+			}}, nil
+		}
+	}, "want 7: a balance may change after a restart"},
+	{"after a restart, Blocks has no new blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Reopen = func() (chaingql.Backend, error) {
+			return override{Chain: c, blocks: frozen(c).Blocks}, nil
+		}
+	}, "blocks survive a restart: Blocks("},
+	{"after a restart, Follow has no new blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Reopen = func() (chaingql.Backend, error) {
+			return override{Chain: c, follow: frozen(c).Follow}, nil
+		}
+	}, "blocks survive a restart: Follow("},
+	{"after a restart, lookups do not find new blocks", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Reopen = func() (chaingql.Backend, error) {
+			return lookupOverride{Chain: c, byHash: frozen(c).BlockByHash}, nil
+		}
+	}, "find the stored blocks after a restart: BlockByHash("},
+}
+
+// frozen returns a copy of c that does not change.
+func frozen(c *memchain.Chain) *memchain.Chain {
+	snapshot := memchain.New()
+	snapshot.Replace(c.Epoch())
+	blocks, err := c.Blocks(context.Background(), query{First: chaingql.MaxPage})
+	if err = errors.Join(err, snapshot.Append(blocks...)); err != nil {
+		panic(err)
+	}
+	return snapshot
 }

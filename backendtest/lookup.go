@@ -233,10 +233,15 @@ func prunedBlocksAreNotFound(t *trial) {
 }
 
 func lookupsSurviveRestart(t *trial) {
-	t.fill(60, 0)
+	t.fill(60, 20)
 	t.reopen()
 	t.expectLookups(t.stored, true)
 	t.expectTimes()
+	if t.Append != nil {
+		t.grow(20)
+		t.expectLookups(t.stored[60:], true)
+		t.expectTimes()
+	}
 }
 
 func timeLookupIsExact(t *trial) {
