@@ -130,7 +130,7 @@ func masterRanges() []attack {
 		})
 	})...)
 	return append(all, lookupCosts([]lookupPrice{
-		{"starts of ranges of times", "a#:master_seq_no_range(time_start:#){start end}", 25},
+		{"starts of ranges of times", "a#:master_seq_no_range(time_start:#){start end}", 16},
 		{"ends of ranges of times", "a#:master_seq_no_range(time_end:#){start end}", 3},
 		{"ranges of times", "a#:master_seq_no_range(time_start:# time_end:2147483647){start end}", 3},
 		{"pages of ranges", "a#:blocks(master_seq_no_range:{start:3500 end:390#}){edges{node{id hash}}}", 12},
