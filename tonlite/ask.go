@@ -182,18 +182,10 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			if failed != nil || invented || lagging || late || withheld { // prefer a server that works, and is fast
 				set.preferred.Store(uint32(v.place))
 			}
-			if ctx.Value(claimedKey{}) != nil {
-				return nil
-			}
-			of, seqNo := set.ageOf(q)
-			first := set.all[order[0]]
-			if late && time.Since(h.begin) > set.opts.Timeout/4 && !set.mayLag(first, q) && !first.maySend(of, seqNo) {
+			if first := set.all[order[0]]; late && time.Since(h.begin) > set.opts.Timeout/4 && !set.onlySlow(first, q) {
 				lacking = append(lacking, first)
 			}
-			s.has(of, seqNo)
-			for _, s := range lacking {
-				s.lack(of, seqNo, set.head.Load())
-			}
+			set.learn(ctx, q, s, lacking)
 			return nil
 		case ctx.Err() != nil:
 			return timedOut(ctx.Err())
@@ -235,10 +227,6 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 	}
 	return outage{failed}
 }
-
-// claimedKey is the key of a context for reading a block that only one server has named. If only that one has it, the
-// others do not lack it.
-type claimedKey struct{}
 
 // mayLag reports whether it is plausible that server s lags behind the block that q waits for.
 func (set *servers) mayLag(s *server, q lite.Message) bool {

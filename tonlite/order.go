@@ -87,6 +87,31 @@ func (set *servers) ageOf(q lite.Message) (of age, seqNo uint32) {
 // late. 0 stands for any other query.
 func older(seqNo, head uint32) bool { return seqNo > 0 && seqNo < head && head-seqNo > maxLag }
 
+// claimedKey is the key of a context for reading a block that only one server has named. If only that one has it, the
+// others do not lack it.
+type claimedKey struct{}
+
+// learn records that server s sent what q asks for, and that others lack it.
+func (set *servers) learn(ctx context.Context, q lite.Message, s *server, lacking []*server) {
+	if ctx.Value(claimedKey{}) != nil {
+		return
+	}
+	of, seqNo := set.ageOf(q)
+	s.has(of, seqNo)
+	for _, other := range lacking {
+		other.lack(of, seqNo, set.head.Load())
+	}
+}
+
+// onlySlow reports whether server s, which has not responded to q, is expected to have the block, or to lag.
+func (set *servers) onlySlow(s *server, q lite.Message) bool {
+	of, seqNo := set.ageOf(q)
+	s.mu.Lock()
+	sent := s.sent(of, seqNo)
+	s.mu.Unlock()
+	return sent || set.mayLag(s, q)
+}
+
 // preferNext makes the server after the preferred one the preferred one.
 func (set *servers) preferNext() {
 	set.preferred.Store((set.preferred.Load() + 1) % uint32(len(set.all)))
@@ -118,14 +143,6 @@ func (s *server) lacks(of age, seqNo uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Before(s.lackUntil[of]) && !s.sent(of, seqNo)
-}
-
-// maySend reports whether the server is expected to have such an old block, so that it is only slow if it does not
-// respond.
-func (s *server) maySend(of age, seqNo uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sent(of, seqNo)
 }
 
 // sent reports whether the server sent such an old block, or an older one. The caller holds s.mu.
