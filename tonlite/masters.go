@@ -203,28 +203,23 @@ func (b *Backend) readLinked(ctx context.Context, from, to uint32, last *lite.Bl
 		}
 		return err
 	})
-	if err != nil {
-		n := len(blocks)
-		for n > 0 && blocks[n-1] != nil && (n == len(blocks) || blocks[n-1].id == blocks[n].prev) {
-			n--
+	for i := len(blocks) - 1; i >= 0; i-- {
+		if i+1 < len(blocks) && blocks[i] != nil && blocks[i].id != blocks[i+1].prev {
+			if b.knows(blocks[i].id) {
+				return nil, errFork // both were accepted before
+			}
+			if namers[i] != nil && !b.opts.Unproven { // also if a client leaves, or it could leave again and again
+				b.servers.convict(namers[i], fmt.Errorf("%w %v", errForged, blocks[i].id))
+			}
+			if blocks[i] = nil; err == nil {
+				blocks[i], err = b.master(ctx, blocks[i+1].prev)
+			}
 		}
-		return blocks[n:], err
-	}
-	for i := len(blocks) - 2; i >= 0; i-- {
-		if blocks[i].id == blocks[i+1].prev {
-			continue
-		}
-		if b.knows(blocks[i].id) {
-			return nil, errFork // both were accepted before
-		}
-		if namers[i] != nil && !b.opts.Unproven {
-			b.servers.convict(namers[i], fmt.Errorf("%w %v", errForged, blocks[i].id))
-		}
-		if blocks[i], err = b.master(ctx, blocks[i+1].prev); err != nil {
+		if blocks[i] == nil {
 			return blocks[i+1:], err
 		}
 	}
-	return blocks, nil
+	return blocks, err
 }
 
 // masterBySeqNo returns the masterchain block with the given seq_no. If the id of that block is

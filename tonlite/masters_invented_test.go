@@ -137,6 +137,30 @@ func TestServerThatNamesForgedBlocksIsNotUsed(t *testing.T) {
 	})
 }
 
+// A client leaves before its page is complete, and could do so again and again. The page needs one block that only
+// distant servers have.
+func TestServerThatNamesForgedBlocksIsNotUsedIfClientLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(400)
+		liar, one, two := m.start(chain), m.start(chain), m.start(chain)
+		one.Delay(60 * time.Millisecond)
+		two.Delay(60 * time.Millisecond)
+		liar.SetLie(liteservertest.FalsePast) // 102
+		liar.Lose(101, 101)
+		var log testkit.Buffer
+		b := m.open(liar.Config(one, two), &tonlite.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b.Prefer(0)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		if _, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 20, After: cursor(100)}); err == nil {
+			t.Fatal("got a page, want an error")
+		}
+		if text := log.String(); !strings.Contains(text, "lied and is not used for a while") {
+			t.Errorf("got log %q, want a line about the liar", text)
+		}
+	})
+}
+
 // TestServerThatSendsWrongBlocksIsNotUsedForAWhile uses a server that is nearer than the others. It names the right
 // blocks, but sends others: its valid responses must not make up for these.
 func TestServerThatSendsWrongBlocksIsNotUsedForAWhile(t *testing.T) {
