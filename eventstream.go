@@ -40,8 +40,9 @@ var transportOf = map[string]Transport{gqlhttp.EventStream: TransportSSE, gqlhtt
 // serveStream serves a subscription as a stream of the given media type until the subscription ends, the client leaves,
 // ctx is done because the credentials have expired, or the Handler shuts down.
 func (h *Handler) serveStream(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, media string, op *plan.Bound, by caller,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, media string, op *plan.Bound, by *caller,
 ) {
+	project := by.project // do not use by later: it keeps the state of the request, which has its body
 	if r.Method == http.MethodHead {
 		// The body of a response to HEAD is never sent, so no write would fail after the client has left.
 		h.serveEvents(w, r, media, &singleEvent{})
@@ -74,7 +75,7 @@ func (h *Handler) serveStream(
 		last = r.Header.Get("Last-Event-ID")
 	}
 	client := new(blocklog.Client)
-	sub, refused := h.subscribe(ctx, op, subscriber{by, by.trace.size(), last, xsync.WakeFunc(wake), client})
+	sub, refused := h.subscribe(ctx, op, subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client})
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return
@@ -120,7 +121,7 @@ func (h *Handler) serveStream(
 		// The client received no last event with its position, so the position is logged.
 		why = fmt.Errorf("%w: %w", gqlws.ErrCut, why)
 		h.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "chaingql: event stream cut, because the client was too slow",
-			slog.String("project", by.project), slog.String("remote", r.RemoteAddr),
+			slog.String("project", project), slog.String("remote", r.RemoteAddr),
 			slog.String("cursor", sub.cursor()), guard.Error(why))
 	case why != nil && !errors.Is(why, gqlsse.ErrNotFlushable):
 		why = fmt.Errorf("%w: %w", gqlws.ErrGone, why)

@@ -249,7 +249,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 		inside = false
 		gate.Leave()
 		x.call.by.transport = transportOf[stream]
-		h.serveStream(ctx, w, r, stream, op, x.call.by) // does not keep x, which has the request's body
+		h.serveStream(ctx, w, r, stream, op, &x.call.by)
 	} else {
 		h.writeError(w, r, newHTTPError(statusNotAcceptable, codeNotAcceptable,
 			"Subscriptions are served over WebSocket, as text/event-stream, and as "+
