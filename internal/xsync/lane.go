@@ -9,14 +9,15 @@ import (
 // Lane always has a free slot.
 type Lane struct {
 	slots    *Semaphore
-	callers  *Gate
 	patience time.Duration
 }
 
 // NewLane returns a Lane with a number of slots. At most callers have a slot or wait for one; 0 means no limit. If
 // patience is positive, it is the maximum time to wait for a slot.
 func NewLane(slots, callers int, patience time.Duration) *Lane {
-	return &Lane{NewSemaphore(slots), NewGate(callers), patience}
+	s := NewSemaphore(slots)
+	s.most = int64(callers)
+	return &Lane{s, patience}
 }
 
 // Enter takes a slot and returns true; the caller must call Leave. Otherwise there are too many callers, or it waited
@@ -25,38 +26,22 @@ func (l *Lane) Enter(ctx context.Context) bool {
 	if l == nil {
 		return true
 	}
-	if ok, _ := l.callers.Enter(); !ok {
+	if !l.slots.Acquire(ctx, l.patience) {
 		return false
 	}
-	if l.slots.Acquire(ctx, l.patience) {
-		if ctx.Err() == nil { // ctx may be done although there was a slot
-			return true
-		}
+	if ctx.Err() != nil { // ctx may be done although there was a slot
 		l.slots.Release()
+		return false
 	}
-	l.callers.Leave()
-	return false
+	return true
 }
 
 // TryEnter is like Enter, but does not wait.
-func (l *Lane) TryEnter() bool {
-	if l == nil {
-		return true
-	}
-	if ok, _ := l.callers.Enter(); !ok {
-		return false
-	}
-	if l.slots.TryAcquire() {
-		return true
-	}
-	l.callers.Leave()
-	return false
-}
+func (l *Lane) TryEnter() bool { return l == nil || l.slots.TryAcquire() }
 
 // Leave frees a slot.
 func (l *Lane) Leave() {
 	if l != nil {
 		l.slots.Release()
-		l.callers.Leave()
 	}
 }

@@ -11,6 +11,7 @@ import (
 // atomic operation each, a third of the time of a send to a channel and a receive from it.
 type Semaphore struct {
 	limit  int64
+	most   int64         // maximum number of users; 0 means no limit
 	users  atomic.Int64  // callers that have a slot or wait for one
 	passed chan struct{} // slots that Release has passed to waiting callers
 }
@@ -21,11 +22,22 @@ func NewSemaphore(slots int) *Semaphore {
 }
 
 // Acquire takes a slot and returns true. If none is free, it waits until ctx is done or,
-// if patience is positive, for that time, and then returns false.
+// if patience is positive, for that time, and then returns false. It returns false at once
+// if there are too many users.
 func (s *Semaphore) Acquire(ctx context.Context, patience time.Duration) bool {
-	if s.users.Add(1) <= s.limit {
+	users := s.users.Add(1)
+	if users <= s.limit || (s.most == 0 || users <= s.most) && s.wait(ctx, patience) {
 		return true
 	}
+	if s.users.Add(-1) < s.limit { // then every waiting caller has been passed a slot
+		<-s.passed
+	}
+	return false
+}
+
+// wait waits until a slot is passed, ctx is done or, if patience is positive, for that
+// time. It reports whether a slot was passed.
+func (s *Semaphore) wait(ctx context.Context, patience time.Duration) bool {
 	var late <-chan time.Time
 	if patience > 0 {
 		timer := time.NewTimer(patience)
@@ -37,9 +49,6 @@ func (s *Semaphore) Acquire(ctx context.Context, patience time.Duration) bool {
 		return true
 	case <-ctx.Done():
 	case <-late:
-	}
-	if s.users.Add(-1) < s.limit { // then every waiting caller has been passed a slot
-		<-s.passed
 	}
 	return false
 }

@@ -59,8 +59,9 @@ func TestSemaphoreStopsWaitingAfterPatienceOrCancellation(t *testing.T) {
 	})
 }
 
-func TestSemaphoreLosesNoSlotIfCallersGiveUp(t *testing.T) {
+func TestSemaphoreLosesNoSlotIfCallersGiveUpOrAreRefused(t *testing.T) {
 	s := NewSemaphore(3)
+	s.most = 10
 	var inside, most atomic.Int64
 	var all sync.WaitGroup
 	for range 20 {
@@ -92,6 +93,28 @@ func TestSemaphoreLosesNoSlotIfCallersGiveUp(t *testing.T) {
 	if s.Acquire(context.Background(), time.Nanosecond) {
 		t.Error("more than 3 slots are free at the end")
 	}
+}
+
+// A Lane must refuse a caller that is one too many at once, and must admit others afterwards.
+func TestLaneRefusesTooManyCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ctx := NewLane(2, 3, time.Minute), t.Context()
+		for range 3 {
+			go l.Enter(ctx)
+		}
+		synctest.Wait() // two have slots, and one waits
+		start := time.Now()
+		if l.Enter(ctx) || time.Since(start) > 0 {
+			t.Errorf("a fourth caller was not refused at once, but after %v", time.Since(start))
+		}
+		for range 3 { // the one that waits is passed a slot
+			l.Leave()
+			synctest.Wait()
+		}
+		if !l.Enter(ctx) || !l.Enter(ctx) || l.TryEnter() {
+			t.Error("two slots are not free at the end")
+		}
+	})
 }
 
 func BenchmarkSemaphore(b *testing.B) {
