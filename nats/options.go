@@ -53,10 +53,8 @@ type Options struct {
 	WriteTimeout time.Duration
 }
 
-// Storage configures the streams and the bucket that [Open] creates for a new chain. In
-// NATS 2.12 and newer, a new block stream allows atomic batches, in which a [Writer]
-// appends up to 512 blocks at once. NATS 2.11 ignores this setting, and blocks are
-// appended one by one.
+// Storage configures the streams and the bucket that [Open] creates for a new chain. A new
+// block stream allows atomic batches, in which a [Writer] appends up to 512 blocks at once.
 type Storage struct {
 	// Replicas is the number of servers that store each message: 1, 3 or 5. Default: 1.
 	Replicas int

@@ -13,9 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// oldestServer is the oldest supported NATS version. Older servers cannot send several
-// messages in response to one request.
-var oldestServer = [2]int{2, 11}
+// oldestServer is the oldest supported NATS version. NATS 2.11 has no atomic batches, and
+// can report a wrong creation time of a stream while it starts, so that the chain seems to
+// have been replaced.
+var oldestServer = [2]int{2, 12}
 
 // prepare checks the server, the streams and the permissions, so that Open and not the
 // first query reports a problem. If Options.Create is set, it also creates missing streams.
