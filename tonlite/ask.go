@@ -191,7 +191,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 			return timedOut(ctx.Err())
 		case errors.Is(err, errMissing):
 			missing = err
-			h.askAll(s)
+			h.askAll()
 			if errors.Is(err, errLagging) {
 				lagging = true
 			} else {
@@ -207,7 +207,7 @@ func (set *servers) askIn(ctx context.Context, order []int, q lite.Message, chec
 				} else {
 					lacking = append(lacking, s)
 				}
-				h.askAll(s)
+				h.askAll()
 			} else {
 				failing = append(failing, s)
 				rejected = rejected || errors.As(err, &serverErr) && !isLag(err) && serverErr.Code != lite.CodeRateLimit

@@ -2,6 +2,7 @@ package tonlite
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,7 @@ type hedgedQuery struct {
 	check  checkFunc
 
 	rest     []int   // indexes of the servers that are not queried yet
+	awaited  []int   // indexes of the servers that have not responded yet, queried or not
 	answers  []reply // responses that are not checked yet
 	querying int
 	checking int
@@ -74,22 +76,26 @@ func (h *haste) spend(d time.Duration) time.Duration {
 	return h.left
 }
 
-// askAll is called when server s does not have the block, or lags. Then all other servers are queried at the same time,
+// askAll is called when a server does not have the block, or lags. Then all other servers are queried at the same time,
 // because one after the other, those that do not respond would use up the time of the call. Unless in haste, next does
 // so only if no other response is awaited, or if that is late. In haste, next waits for them for a limited time only.
-func (h *hedgedQuery) askAll(s *server) {
+func (h *hedgedQuery) askAll() {
 	h.lacked = true
-	if h.haste == nil || !h.since.IsZero() {
-		return
+	if h.haste != nil && h.since.IsZero() {
+		h.all, h.since = true, time.Now()
+		h.hurry()
 	}
-	for i, place := range h.rest { // the nearest of them, which may be farther away than s
-		if other := h.set.all[place]; i == 0 || other.usualLatency() < s.usualLatency() {
-			s = other
-		}
+}
+
+// hurry sets how long next waits in haste for the nearest server that has not responded yet. It is called again after
+// each response, because nearer servers may lack the block too, or be down.
+func (h *hedgedQuery) hurry() {
+	nearest := h.set.opts.Timeout / 12
+	for _, place := range h.awaited {
+		nearest = min(nearest, h.set.hedgeDelay(h.set.all[place]))
 	}
-	h.all, h.since = true, time.Now()
-	h.delay = max(minHedgeDelay, min(h.set.hedgeDelay(s), h.set.opts.Timeout/12))
-	h.late = time.After(h.delay + h.haste.spend(0))
+	h.delay = max(minHedgeDelay, nearest)
+	h.late = time.After(h.delay + h.haste.spend(0) - time.Since(h.since))
 }
 
 // A reply is a server's response to a query, or the error if there is none.
@@ -110,6 +116,7 @@ type verdict struct {
 // hedge starts a hedgedQuery to the servers in the given order. Call stop when no verdict is needed any more.
 func (set *servers) hedge(ctx context.Context, q lite.Message, order []int, check checkFunc) *hedgedQuery {
 	h := &hedgedQuery{set: set, query: q, check: check, rest: order, limit: 1, begin: time.Now()}
+	h.awaited = slices.Clone(order)
 	h.replies, h.verdicts = make(chan reply, len(order)), make(chan verdict, len(order))
 	h.haste, _ = ctx.Value(hasteKey{}).(*haste)
 	h.ctx, h.cancel = context.WithCancel(ctx)
@@ -142,6 +149,10 @@ func (h *hedgedQuery) next() (v verdict, ok bool) {
 		select {
 		case r := <-h.replies:
 			h.querying--
+			h.awaited = slices.DeleteFunc(h.awaited, func(place int) bool { return place == r.place })
+			if !h.since.IsZero() {
+				h.hurry()
+			}
 			if r.err != nil {
 				return h.verdict(r), true
 			}

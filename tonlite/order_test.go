@@ -2,28 +2,50 @@ package tonlite_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
 	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
-// A server that has deleted blocks says so at once. Those that have the blocks are farther away.
-func TestNearServerWithoutOldBlocksDoesNotHideThem(t *testing.T) {
-	for _, distance := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
-		t.Run(distance.String(), func(t *testing.T) {
+// Servers that have deleted blocks say so at once. Those that have the blocks are farther away.
+func TestNearServersWithoutOldBlocksDoNotHideThem(t *testing.T) {
+	for _, row := range []struct {
+		pruned, archives []time.Duration // distances in milliseconds
+		down             bool            // whether the last of pruned is down
+	}{
+		{pruned: []time.Duration{0}, archives: []time.Duration{60, 60}},
+		{pruned: []time.Duration{0}, archives: []time.Duration{100, 100}},
+		{pruned: []time.Duration{0}, archives: []time.Duration{200, 200}},
+		{pruned: []time.Duration{1, 1}, archives: []time.Duration{100, 100}},
+		{pruned: []time.Duration{1, 1}, archives: []time.Duration{200, 200}},
+		{pruned: []time.Duration{1, 1}, archives: []time.Duration{200, 200}, down: true},
+		{pruned: []time.Duration{20, 30, 40, 50, 60, 70, 80, 100}, archives: []time.Duration{150, 180}},
+	} {
+		t.Run(fmt.Sprintf("%+v", row), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *memoryNetwork) {
 				chain := generate(400)
-				pruned, one, two := m.start(chain), m.start(chain), m.start(chain)
-				forget(pruned, 390)
-				for _, archive := range []*liteservertest.Server{one, two} {
-					forget(archive, 32)
-					archive.Delay(distance)
+				var all []*liteservertest.Server
+				add := func(distances []time.Duration, oldest uint32) {
+					for _, d := range distances {
+						s := m.start(chain)
+						s.Delay(d * time.Millisecond)
+						forget(s, oldest)
+						all = append(all, s)
+					}
 				}
-				b := m.open(pruned.Config(one, two), nil)
+				add(row.pruned, 390)
+				add(row.archives, 32)
+				b := m.open(all[0].Config(all[1:]...), &tonlite.Options{Logger: slog.New(slog.DiscardHandler)})
 				b.Prefer(0)
 				following(t, b, cursor(399))
+				if row.down {
+					all[len(row.pruned)-1].Stop()
+				}
 				want := chaingql.PageOf(chain.Blocks(), chaingql.BlocksQuery{First: 3, After: cursor(32)})
 				for i := range 10 {
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // Limits.BackendTimeout
