@@ -206,23 +206,27 @@ func TestReaderReportsThatItSearchesUntilItIsLive(t *testing.T) {
 	})
 }
 
-// Otherwise a client that receives each block would wait for one turn of all searches per page.
+// Otherwise a client that receives blocks of each page would wait for one turn of all searches per page. It does not
+// matter whether the last block of a page matches.
 func TestReaderThatFindsBlocksDoesNotReportThatItSearches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := open(t, newChain(390), Options[int]{Window: 8})
-		l.Start()
-		synctest.Wait()
-		r := resume(t, l, "", 1)
-		for got := 0; got < 390; synctest.Wait() {
-			item, err := r.Next()
-			if err != nil || item.Searching {
-				t.Fatalf("after %d blocks, the reader returned %+v and error %v, want no search", got, item, err)
+	for _, step := range []int{1, 3, 60} {
+		synctest.Test(t, func(t *testing.T) {
+			l := open(t, newChain(390), Options[int]{Window: 8})
+			l.Start()
+			synctest.Wait()
+			r := resume(t, l, "", step)
+			for got := 0; got < 390/step; synctest.Wait() {
+				item, err := r.Next()
+				if err != nil || item.Searching {
+					t.Fatalf("a reader of every block divisible by %d returned %+v and error %v after %d blocks, "+
+						"want no search", step, item, err, got)
+				}
+				if item.Payload != nil {
+					got++
+				}
 			}
-			if item.Payload != nil {
-				got++
-			}
-		}
-	})
+		})
+	}
 }
 
 // A live client that was too slow for the window resumes: it should not wait for all that search.

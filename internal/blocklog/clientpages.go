@@ -23,8 +23,8 @@ func (p *page[B]) blocked() bool {
 
 // maxClientPages is the maximum number of pages that are read or kept for the Readers of one client. Without a limit,
 // a client with many Readers that stops reading would fill the queue of pages, and then pageLane.held with pages that
-// it never takes. At most maxSearchPages of these are for readers whose last search found no match: these wait long for
-// their turns to search, and the client's other readers do not wait for them.
+// it never takes. At most maxSearchPages of these are for readers that search: these wait long for their turns,
+// and the client's other readers do not wait for them.
 const (
 	maxClientPages = 4
 	maxSearchPages = maxClientPages - 1

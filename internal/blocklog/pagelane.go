@@ -2,9 +2,10 @@ package blocklog
 
 import "time"
 
-// A pageLane contains pages for one kind of readers: those that find blocks, or those that search, because their last
-// search found no match. Readers that search keep their pages for a long time, because they wait for their turns. Each
-// kind has a queue, kept pages and half of the calls of its own, so that neither waits for the pages of the other.
+// A pageLane contains pages for one kind of readers: those that find blocks, or those that search, because they have
+// found no match in a part of a page (see [Item.Searching]). Readers that search keep their pages for a long time,
+// because they wait for their turns. Each kind has a queue, kept pages and half of the calls of its own, so that
+// neither waits for the pages of the other.
 type pageLane[B any] struct {
 	queue   pageQueue[B] // pages that wait to be read
 	held    heldPages[B] // pages that have been read but that readers may not have finished
@@ -41,7 +42,7 @@ func (l *Log[B]) nextLane() *pageLane[B] {
 	return nil
 }
 
-// addReader makes a reader wait for a page. searching reports whether the last search of the reader found no match.
+// addReader makes a reader wait for a page. searching reports whether the reader searches.
 func (l *Log[B]) addReader(p *page[B], r *Reader[B], searching bool) {
 	p.waiting[r], r.awaited = searching, p
 	if !searching {

@@ -121,10 +121,13 @@ func TestReadersThatSearchDoNotDelayOthers(t *testing.T) {
 					p.join(&searching[i%clients], cursor(i), stored+1)
 				}
 				p.run(300*time.Millisecond, func() bool { return false })
-				r := p.join(new(Client), cursorOf(0), 1)
-				took := p.run(10*time.Second, func() bool { return r.blocks >= 1000 }, r)
+				all := p.join(new(Client), cursorOf(0), 1)
+				even := p.join(new(Client), cursorOf(1), 2) // the last block of its pages does not match
+				done := func() bool { return all.blocks >= 1000 && even.blocks >= 500 }
+				took := p.run(10*time.Second, done, all, even)
 				if most := 100 * time.Millisecond; took > most {
-					t.Errorf("received %d blocks after %v, want 1000 within %v", r.blocks, took, most)
+					t.Errorf("received %d blocks and %d even blocks after %v, want 1000 and 500 within %v",
+						all.blocks, even.blocks, took, most)
 				}
 			})
 		})

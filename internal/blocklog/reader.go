@@ -29,8 +29,9 @@ type Item struct {
 	// again before Wake is called.
 	Last bool
 
-	// Searching reports, without a Payload, that the Reader has not reached the newest block yet and that its last
-	// search found no match. A caller may let other Readers go first.
+	// Searching reports, without a Payload, that the Reader has not reached the newest block yet and that it searches:
+	// the evaluation of SearchBlocks blocks within a page found no match, and no match was found since. A caller may
+	// let other Readers go first.
 	Searching bool
 
 	// Behind reports that the next call of Next evaluates blocks that the Log has passed to others before, if their
@@ -68,7 +69,7 @@ type Reader[B any] struct {
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
 	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
 	moved             bool     // the reader was moved during a search, whose result must be discarded
-	foundNothing      bool     // the last search of a page found no match; false if the reader was live since
+	foundNothing      bool     // a search within a page found no match, and there was none since
 	fresh             bool     // the reader joined without a cursor
 	sentBack          bool     // the client was sent back to the cursor with which the reader joined
 	start             string   // "" unless the reader joined without a cursor: it receives no block up to this one
@@ -133,7 +134,10 @@ func (r *Reader[B]) Next() (Item, error) {
 			continue
 		}
 		g.move(r, at)
-		r.foundNothing = ofPage && item.Payload == nil
+		unread := r.catchUp != nil && len(r.catchUp.entries) > 0
+		if item.Payload != nil || unread { // the end of a page may be a few blocks after a match
+			r.foundNothing = item.Payload == nil
+		}
 		if lost := (*Lost)(nil); errors.As(err, &lost) && lost.Err == ErrGap {
 			r.endWithGap(lost.Cursor, lost.number)
 			continue
@@ -146,7 +150,7 @@ func (r *Reader[B]) Next() (Item, error) {
 		if item.Payload != nil || err != nil {
 			return item, err
 		}
-		if r.wake != nil && (r.at.next != catchingUp || r.catchUp != nil && len(r.catchUp.entries) > 0) {
+		if r.wake != nil && (r.at.next != catchingUp || unread) {
 			g.mu.Unlock()
 			if ofPage {
 				g.log.searchOn(r)
