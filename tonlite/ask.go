@@ -236,18 +236,22 @@ func (set *servers) mayLag(s *server, q lite.Message) bool {
 
 // fetch sends q to server s, with a deadline of its own. The caller must call release when it has
 // checked the response. fetch returns an error if s fails, or is not used for a while because of an
-// earlier failure. queued counts the calls that wait for a slot.
+// earlier failure. queued counts the calls that wait for a slot. The time of connecting is a part of the time of the
+// response, because a server that loses its connections would delay queries otherwise, unnoticed.
 func (set *servers) fetch(
 	ctx context.Context, s *server, q lite.Message, queued *atomic.Int32,
 ) (answer lite.Message, release func(), err error) {
 	if wait, cause := s.backoffLeft(); wait > 0 {
 		return nil, nil, unusedError{wait, cause}
 	}
+	since := time.Now()
 	client, err := set.connect(ctx, s)
+	connecting := time.Since(since)
 	if err != nil {
+		s.observe(connecting, false)
 		return nil, nil, err
 	}
-	return set.query(ctx, s, client, q, queued)
+	return set.query(ctx, s, client, q, queued, connecting)
 }
 
 // timeout returns the time limit of one query or one attempt to connect. If there are several
@@ -272,7 +276,7 @@ func (set *servers) connect(ctx context.Context, s *server) (*lite.Client, error
 // this wait, because the server is not responsible for it. The caller must call release when it
 // has checked the response.
 func (set *servers) query(
-	ctx context.Context, s *server, client *lite.Client, q lite.Message, queued *atomic.Int32,
+	ctx context.Context, s *server, client *lite.Client, q lite.Message, queued *atomic.Int32, connecting time.Duration,
 ) (answer lite.Message, release func(), err error) {
 	queued.Add(1)
 	leave, err := set.queryGate.acquire(ctx)
@@ -287,7 +291,7 @@ func (set *servers) query(
 	since, has := time.Now(), s.height() >= wait.SeqNo || older(wait.SeqNo, set.head.Load())
 	answer, release, err = client.Query(own, q)
 	if has { // otherwise a server that lags waits for the block
-		s.observe(time.Since(since), err == nil)
+		s.observe(connecting+time.Since(since), err == nil)
 	}
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		s.closeIfSilent(client, since)

@@ -3,6 +3,9 @@ package tonlite_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,4 +179,60 @@ func TestServersThatWaitForBlocksAreNotSlow(t *testing.T) {
 			t.Errorf("the server that waits usually takes %v, want about a millisecond", b.Latency(1))
 		}
 	})
+}
+
+// A brokenConn closes when a client sends the second query, which follows the handshake and the first query.
+type brokenConn struct {
+	net.Conn
+	writes atomic.Int32
+}
+
+func (c *brokenConn) Write(p []byte) (int, error) {
+	if c.writes.Add(1) > 2 {
+		_ = c.Close()
+	}
+	return c.Conn.Write(p)
+}
+
+// TestServerThatIsSlowToConnectDoesNotDelayPages loses the connection to the nearest server. Further attempts to
+// connect to it hang, or succeed just before its queries go to another server, too, and the connections break.
+func TestServerThatIsSlowToConnectDoesNotDelayPages(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"hangs": time.Hour, "breaks": 390 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *memoryNetwork) {
+				chain := generate(700)
+				near, one, two := m.start(chain), m.start(chain), m.start(chain)
+				near.Delay(time.Millisecond)
+				one.Delay(100 * time.Millisecond)
+				two.Delay(100 * time.Millisecond)
+				var slow atomic.Bool
+				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if addr != near.Addr() || !slow.Load() {
+						return m.dial(ctx, network, addr)
+					}
+					select {
+					case <-time.After(delay):
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					}
+					conn, err := m.dial(ctx, network, addr)
+					return &brokenConn{Conn: conn}, err
+				}
+				opts := tonlite.Options{Cache: 8, Logger: slog.New(slog.DiscardHandler)}
+				b := open(t, near.Config(one, two), opts.With(dial))
+				following(t, b, cursor(699))
+				for i := range uint32(10) {
+					if i == 1 {
+						slow.Store(true)
+						near.Interrupt()
+					}
+					q := chaingql.BlocksQuery{First: 50, After: cursor(60 + 50*i)}
+					if took := readPage(t, b, chain, q); i > 2 && took > 5*time.Second/2 { // 1.9 s without near
+						t.Errorf("page %d took %v, want at most 2.5 s", i, took)
+					}
+					time.Sleep(5 * time.Second)
+				}
+			})
+		})
+	}
 }

@@ -192,21 +192,21 @@ func (s *server) height() uint32 {
 	return s.head
 }
 
-// observe adds the time of a response to the moving average. If answered is false, there was no
-// response within that time.
+// observe adds the time of a response, or of an attempt to connect that failed, to the moving average. If answered is
+// false, there was no response within that time.
 func (s *server) observe(took time.Duration, answered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.latency == 0:
+	case s.latency == 0 && answered:
 		s.latency = took
-	case answered || took > s.latency:
+	case answered || s.latency > 0 && took > s.latency: // a refused connection does not make a server fast
 		s.latency += (took - s.latency) / 8
 	}
 }
 
 // usualLatency returns the moving average of the time until a response, or a quarter of the timeout
-// if the server has not been queried yet.
+// if there was none yet.
 func (s *server) usualLatency() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
