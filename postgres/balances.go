@@ -6,6 +6,7 @@ import (
 	"math/big"
 
 	"github.com/chaingql/chaingql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -34,18 +35,13 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 		workchains[i], ids[i] = addrs[i].Workchain, addrs[i].ID[:]
 	}
 	c := b.chain.Load()
+	sql := "SELECT (SELECT true FROM " + b.tables.state + " WHERE chain = $3), a.balance" +
+		" FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN " +
+		b.tables.accounts + " a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place"
 	numerics := make([]pgtype.Numeric, 0, len(addrs))
 	err := b.read(ctx, what, func(ctx context.Context) error {
 		numerics = numerics[:0]
-		rows, err := b.pool.Query(ctx, "SELECT (SELECT true FROM "+b.tables.state+" WHERE chain = $3), a.balance"+
-			" FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN "+
-			b.tables.accounts+" a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place",
-			workchains, ids, c.id)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		return b.query(ctx, sql, []any{workchains, ids, c.id}, func(rows pgx.Rows) error {
 			var ours pgtype.Bool
 			var n pgtype.Numeric
 			if err := rows.Scan(&ours, &n); err != nil {
@@ -55,8 +51,8 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 				return errReplaced
 			}
 			numerics = append(numerics, n)
-		}
-		return rows.Err()
+			return nil
+		})
 	})
 	if err != nil {
 		return nil, b.noticed(ctx, c, err)

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
 	"math/big"
 	"strings"
 	"sync"
@@ -41,6 +43,44 @@ func TestBalancesWrittenBySQLAreReadExactly(t *testing.T) {
 					row.numeric, together, err, row.want)
 			}
 		}
+	}
+}
+
+// A host reads balances before the accounts are imported. Its connections must not keep the plan for an empty table,
+// which reads the whole table.
+func TestBalancesReadFewRowsAfterImport(t *testing.T) {
+	s := sharedServer(t)
+	schema := newSchema()
+	name := fmt.Sprintf("counted%d", schemas.Add(1))
+	b := open(t, s.dsn("postgres")+" pool_max_conns=1 application_name="+name, &postgres.Options{Schema: schema})
+	w := writer(t, open(t, s.dsn("postgres"), &postgres.Options{Schema: schema}))
+	s.admin(t, "ALTER TABLE "+quote(schema)+".accounts SET (autovacuum_enabled = off)")
+	account := func(i int) (a chaingql.Address) {
+		binary.BigEndian.PutUint32(a.ID[:], uint32(i))
+		return a
+	}
+	for range 10 { // PostgreSQL keeps a plan for all arguments after five calls
+		if _, err := b.Balances(t.Context(), make([]chaingql.Address, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	imported := map[chaingql.Address]*big.Int{}
+	for i := range 3000 {
+		imported[account(i)] = big.NewInt(int64(i))
+	}
+	if err := w.SetBalances(t.Context(), imported); err != nil {
+		t.Fatal(err)
+	}
+	before := rowsRead(t, s, schema, "accounts")
+	for i := range 10 {
+		if nano, err := b.Balance(t.Context(), account(i)); err != nil || nano.Int64() != int64(i) {
+			t.Fatalf("got balance %v and error %v, want %d", nano, err, i)
+		}
+	}
+	b.Close()
+	s.admin(t, untilClosed(name))
+	if n := rowsRead(t, s, schema, "accounts") - before; n < 10 || n > 40 {
+		t.Errorf("PostgreSQL read %d rows for 10 balances, want 10 to 40", n)
 	}
 }
 

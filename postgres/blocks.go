@@ -61,37 +61,25 @@ func (b *Backend) page(
 func (b *Backend) rows(
 	ctx context.Context, sql string, args []any,
 ) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
-	var batch pgx.Batch // its statements run in one transaction
-	batch.Queue(planSQL)
-	batch.Queue(sql, args...)
-	results := b.pool.SendBatch(ctx, &batch)
-	defer results.Close()
-	if _, err := results.Exec(); err != nil {
-		return nil, "", err
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return nil, "", err
-	}
-	defer rows.Close()
 	known := false
-	for rows.Next() {
+	err = b.query(ctx, sql, args, func(rows pgx.Rows) error {
 		block, floor, some, err := scanBlock(rows)
 		if err != nil {
-			return nil, "", err
+			return err
 		}
 		pruned, known = floor, true
 		if some {
 			page = append(page, block)
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	switch {
+	case err != nil:
 		return nil, "", err
-	}
-	if !known {
+	case !known:
 		return nil, "", errReplaced
 	}
-	return page, pruned, results.Close()
+	return page, pruned, nil
 }
 
 // scanBlock reads one row of a page. If the page is empty, its only row has no block, and

@@ -120,7 +120,7 @@ func TestPageReadsFewRowsWithoutStatistics(t *testing.T) {
 			q.Last, q.Before = 50, all[29_000].Cursor
 			name := fmt.Sprintf("counted%d", schemas.Add(1))
 			dsn := s.dsn("postgres") + " options='-cenable_indexscan=off' application_name=" + name
-			before := rowsRead(t, s, schema)
+			before := rowsRead(t, s, schema, "blocks")
 			b := open(t, dsn, &postgres.Options{Schema: schema, PollInterval: poll})
 			page, err := b.Blocks(t.Context(), q)
 			if err != nil || len(page) != 50 {
@@ -128,7 +128,7 @@ func TestPageReadsFewRowsWithoutStatistics(t *testing.T) {
 			}
 			b.Close()
 			s.admin(t, untilClosed(name))
-			if n := rowsRead(t, s, schema) - before; n < 50 || n > 200 {
+			if n := rowsRead(t, s, schema, "blocks") - before; n < 50 || n > 200 {
 				t.Errorf("PostgreSQL read %d rows for a page of 50 blocks, want 50 to 200: %+v", n, q)
 			}
 		}
@@ -144,8 +144,8 @@ func untilClosed(name string) string {
 	END $$`
 }
 
-// rowsRead returns the number of rows that PostgreSQL has read from the table of blocks and from its indexes.
-func rowsRead(t *testing.T, s *server, schema string) (n int) {
+// rowsRead returns the number of rows that PostgreSQL has read from a table and from its indexes.
+func rowsRead(t *testing.T, s *server, schema, table string) (n int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.dsn("postgres"))
 	if err != nil {
@@ -154,7 +154,7 @@ func rowsRead(t *testing.T, s *server, schema string) (n int) {
 	defer conn.Close(t.Context())
 	err = conn.QueryRow(t.Context(),
 		"SELECT seq_tup_read + (SELECT sum(idx_tup_read) FROM pg_stat_all_indexes i WHERE i.relid = t.relid)"+
-			" FROM pg_stat_all_tables t WHERE schemaname = $1 AND relname = 'blocks'", schema).Scan(&n)
+			" FROM pg_stat_all_tables t WHERE schemaname = $1 AND relname = $2", schema, table).Scan(&n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
@@ -42,6 +43,33 @@ func (b *Backend) read(ctx context.Context, what string, do func(context.Context
 	}
 	b.answered.Add(1)
 	return nil
+}
+
+// query runs a statement that reads, and calls scan for each row. [planSQL] precedes it in the same round trip.
+// Without it, a prepared statement would keep the plan that suited the tables when they were empty.
+func (b *Backend) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+	var batch pgx.Batch // its statements run in one transaction
+	batch.Queue(planSQL)
+	batch.Queue(sql, args...)
+	results := b.pool.SendBatch(ctx, &batch)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return results.Close()
 }
 
 // cancelStatements keeps a connection open if the caller's context is canceled. By default,
