@@ -29,13 +29,14 @@ type page[B any] struct {
 	finding   int                 // number of those that do not search
 	own       int                 // number of those that belong to client
 	searching bool                // the page is in log.searches, because it was requested by a reader that searches
+	received  int                 // the lowest Reader.received of those that have waited for the page
 	attempt   int                 // number of reads after which the page had to be read again
 	timer     *time.Timer         // set in pageDelayed
 	queued    *list.Element       // the page's element in pageLane.queue, or nil
 	held      *list.Element       // the page's element in pageLane.held, or nil
 	arrived   time.Time           // when the source returned the page
 
-	inRecent, inFuture int // the page's indexes in pageQueue.recent and log.future, plus 1; 0 if not queued there
+	inFewest, inFuture int // the page's indexes in pageQueue.fewest and log.future, plus 1; 0 if not queued there
 
 	known shardHeads // upTo the cursor, the newest block of each shard, as far as the waiting readers know
 	since string     // known contains every shard that had a block after this cursor
@@ -143,6 +144,7 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 	case p != nil && p.state == pageDone:
 		own := p.stored
 		r.awaited, r.catchUp = nil, &own
+		r.received++
 		return true, nil
 	case l.covers(r.at.cursor, p != nil && p.state == pageParked) && !l.skipsOpenGap(r):
 		if l.checkHandover(s); s.hasGaps() {
@@ -182,7 +184,7 @@ func (l *Log[B]) isFuture(cursor string) bool {
 func (l *Log[B]) goLive(r *Reader[B]) {
 	v := l.view.Load()
 	r.at.next = v.base.next + uint64(v.from(r.at.cursor))
-	r.since, r.catchUp, r.foundNothing = r.group.matched, nil, false
+	r.since, r.catchUp, r.foundNothing, r.received = r.group.matched, nil, false, 0
 	l.catchingUp.Add(-1)
 	l.stats.CaughtUp++
 }
@@ -192,7 +194,7 @@ func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.release(r)
 	p := l.find(r.at.cursor, r.client)
 	if p == nil {
-		p = &page[B]{after: r.at.cursor, client: r.client, searching: r.foundNothing}
+		p = &page[B]{after: r.at.cursor, client: r.client, searching: r.foundNothing, received: r.received}
 		p.waiting = make(map[*Reader[B]]bool)
 		l.add(p)
 	}

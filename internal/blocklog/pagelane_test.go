@@ -1,6 +1,7 @@
 package blocklog
 
 import (
+	"fmt"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,6 +24,8 @@ type pool struct {
 	log   *Log[int]
 	count int
 
+	search int // Interest.SearchBlocks
+
 	mu    sync.Mutex // guards woken and pooled.queued
 	woken []*pooled
 }
@@ -33,7 +36,7 @@ type pooled struct {
 	blocks int // number of blocks received
 }
 
-// join joins a reader that needs blocks divisible by step and evaluates two blocks per call of Next.
+// join joins a reader that needs blocks divisible by step.
 func (p *pool) join(client *Client, after string, step int) *pooled {
 	r := new(pooled)
 	wake := func() {
@@ -46,7 +49,7 @@ func (p *pool) join(client *Client, after string, step int) *pooled {
 	p.count++
 	var err error
 	r.Reader, err = p.log.Join(Interest[int]{
-		Key: strconv.Itoa(p.count), Client: client, After: &after, Eval: every(step), SearchBlocks: 2,
+		Key: strconv.Itoa(p.count), Client: client, After: &after, Eval: every(step), SearchBlocks: p.search,
 		Wake: xsync.WakeFunc(wake),
 	})
 	if err != nil {
@@ -115,7 +118,7 @@ func TestReadersThatSearchDoNotDelayOthers(t *testing.T) {
 				c.pageTakes = time.Millisecond
 				l := openStarted(t, c, Options[int]{Window: 5})
 				limitHeld(l, 100)
-				p := &pool{t: t, log: l}
+				p := &pool{t: t, log: l, search: 2}
 				var searching [clients]Client
 				for i := range clients * perClient {
 					p.join(&searching[i%clients], cursor(i), stored+1)
@@ -142,7 +145,7 @@ func TestReadersThatFindBlocksDoNotStopThoseThatSearch(t *testing.T) {
 		c.pageTakes = 10 * time.Millisecond
 		l := openStarted(t, c, Options[int]{Window: 5})
 		limitHeld(l, 100)
-		p := &pool{t: t, log: l}
+		p := &pool{t: t, log: l, search: 2}
 		for i := range 300 {
 			p.join(new(Client), cursorOf(i/60*100+i%60), 1)
 		}
@@ -154,4 +157,32 @@ func TestReadersThatFindBlocksDoNotStopThoseThatSearch(t *testing.T) {
 				r.blocks, took, left, most)
 		}
 	})
+}
+
+// Readers that find blocks in hundreds of pages must not delay others that need few pages, also if these start at the
+// cursor of a page that waits already.
+func TestReadersOfManyPagesDoNotDelayThoseOfFewPages(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		t.Run(fmt.Sprint("a page at the cursor waits already: ", waits), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newChain(15_000)
+				c.pageTakes = 10 * time.Millisecond
+				l := openStarted(t, c, Options[int]{Window: 5})
+				p := &pool{t: t, log: l}
+				for i := range 600 { // 16 calls at once need 375 ms for one page of each
+					p.join(new(Client), cursorOf(2000+i/100*2000+i%100), 50)
+				}
+				p.run(3*time.Second, func() bool { return false })
+				cursor := cursorOf(0)
+				if waits {
+					cursor = l.deliveries.queue.inOrder.Back().Value.(*page[int]).after
+				}
+				r := p.join(new(Client), cursor, 1)
+				took := p.run(10*time.Second, func() bool { return r.blocks >= 500 }, r)
+				if most := 250 * time.Millisecond; took > most {
+					t.Errorf("received %d blocks after %v, want 500 within %v", r.blocks, took, most)
+				}
+			})
+		})
+	}
 }

@@ -6,11 +6,12 @@ import (
 )
 
 // A pageQueue contains the pages that wait to be read. pop alternates between two orders: every second page is the one
-// that was queued first, so that each page is read eventually. The other pages are those with the highest cursors, so
-// that a client that was away for a short time, and needs few pages, does not wait for all readers that are far behind.
+// that was queued first, so that each page is read eventually. The other pages are those of the readers that have
+// received the fewest pages, and of these the pages with the highest cursors. So a client that was away for a short
+// time, and needs few pages, does not wait for all readers that need many.
 type pageQueue[B any] struct {
 	inOrder    list.List
-	recent     pageHeap[B] // the queued pages except those after the newest block
+	fewest     pageHeap[B] // the queued pages except those after the newest block
 	oldestNext bool        // pop returns the first page of inOrder next
 }
 
@@ -19,29 +20,36 @@ func (q *pageQueue[B]) Len() int { return q.inOrder.Len() }
 func (q *pageQueue[B]) push(p *page[B], ahead bool) {
 	p.queued = q.inOrder.PushBack(p)
 	if !ahead {
-		heap.Push(&q.recent, p)
+		heap.Push(&q.fewest, p)
 	}
 }
 
 func (q *pageQueue[B]) pop() *page[B] {
 	p := q.inOrder.Front().Value.(*page[B])
-	if q.oldestNext = !q.oldestNext; q.oldestNext && q.recent.Len() > 0 {
-		p = q.recent.pages[0]
+	if q.oldestNext = !q.oldestNext; q.oldestNext && q.fewest.Len() > 0 {
+		p = q.fewest.pages[0]
 	}
 	q.remove(p)
 	return p
 }
 
+// lower records that a reader that has received the given number of pages waits for the page, too.
+func (q *pageQueue[B]) lower(p *page[B], received int) {
+	if p.received = min(p.received, received); p.inFewest > 0 {
+		heap.Fix(&q.fewest, p.inFewest-1)
+	}
+}
+
 func (q *pageQueue[B]) remove(p *page[B]) {
 	q.inOrder.Remove(p.queued)
 	p.queued = nil
-	q.recent.remove(p)
+	q.fewest.remove(p)
 }
 
-// A pageHeap is a heap of pages, ordered by cursor.
+// A pageHeap is a heap of pages, either in pageQueue.fewest or, ordered only by cursor, in log.future.
 type pageHeap[B any] struct {
 	pages  []*page[B]
-	lowest bool // the lowest cursor comes first; otherwise, the highest cursor does
+	lowest bool // the lowest cursor comes first
 }
 
 // index returns a pointer to the field that holds the page's index in this heap, plus 1. The field is 0 if the page is
@@ -50,13 +58,17 @@ func (h *pageHeap[B]) index(p *page[B]) *int {
 	if h.lowest {
 		return &p.inFuture
 	}
-	return &p.inRecent
+	return &p.inFewest
 }
 
 func (h *pageHeap[B]) Len() int { return len(h.pages) }
 
 func (h *pageHeap[B]) Less(i, j int) bool {
-	return h.pages[i].after < h.pages[j].after == h.lowest
+	p, q := h.pages[i], h.pages[j]
+	if h.lowest {
+		return p.after < q.after
+	}
+	return p.received < q.received || p.received == q.received && p.after > q.after
 }
 
 func (h *pageHeap[B]) Swap(i, j int) {
