@@ -109,7 +109,7 @@ func New(b Backend, opts *Options) *Handler {
 	if l.InFlight > 0 {
 		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewLane(l.InFlight, 0, 0)
 	}
-	resolve.waiting = newWaiting(l)
+	resolve.waiting, resolve.held = newWaiting(l), xsync.NewBudget(l.PendingResponseBytes/waitingDivisor)
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
 		c.reads.JoinWithin, c.lookups.JoinWithin = l.BackendTimeout/2, l.BackendTimeout/2

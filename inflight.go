@@ -13,6 +13,14 @@ import (
 // errBusy is the error of a field for which no slot was free in time, or whose query may not wait for one.
 var errBusy = &plan.Error{Message: "Too many calls of the backend at once.", Code: codeUnavailable, Limit: "InFlight"}
 
+// errNoRoom is the error of a field whose query may not wait for the Backend, because it and others that wait hold too
+// much memory.
+var errNoRoom = noRoom().Error
+
+// waitingDivisor is the divisor of PendingResponseBytes for the part that queries may hold while they wait for the
+// Backend. It cannot be freed for others before the Backend has responded.
+const waitingDivisor = 4
+
 // acquire takes a slot for one Backend call of a query; release frees the slot. acquire waits for at most half of
 // BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they began to wait, so that a
 // query with many calls does not overtake a query with few. A Backend call that ignores its context keeps its slot
@@ -73,7 +81,7 @@ func patience(timeout time.Duration) time.Duration {
 }
 
 // wait is called before a query waits for the Backend, for a call of its own or one that it shares. Unless it returns
-// an error, waited must be called afterwards.
+// an error, waited must be called afterwards. It returns errNoRoom if queries that wait hold too much memory.
 //
 // If all places are taken, the query waits until another one has its response. But wait returns errBusy at once if too
 // many queries wait for a place, because others that need no Backend call must still be served, or if the query has
@@ -81,6 +89,11 @@ func patience(timeout time.Duration) time.Duration {
 func (r *resolvers) wait(ctx context.Context, c *call) error {
 	if c.refused != nil {
 		return c.refused
+	}
+	if !r.hold(c) {
+		r.limit(ctx, errNoRoom.Limit)
+		c.refused = errNoRoom
+		return errNoRoom
 	}
 	var ok bool
 	if c.calls++; c.calls <= fewCalls {
@@ -92,19 +105,38 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 	case ok:
 		return nil
 	case ctx.Err() != nil:
+		r.letGo(c)
 		return ctx.Err()
 	}
+	r.letGo(c)
 	r.limit(ctx, errBusy.Limit)
 	c.refused = errBusy
 	return errBusy
 }
 
-// busy reports whether the query was refused because too many others use the Backend.
-func (c *call) busy() bool { return errors.Is(c.refused, errBusy) }
+// hold counts the memory of the response so far until letGo is called, or reports that there is no room. Small
+// responses, which most queries have that wait, are not counted.
+func (r *resolvers) hold(c *call) bool {
+	if c.op == nil { // graphql-go executes the query
+		return true
+	}
+	out, ok := c.op.Reservation.(*responseShare)
+	return !ok || out.asked <= freeBytes || r.held.Add(&c.held, out.asked, 0)
+}
+
+func (r *resolvers) letGo(c *call) {
+	if c.held.Bytes() > 0 {
+		r.held.Free(&c.held)
+	}
+}
+
+// busy reports whether the query was refused because too many others use the Backend, or hold memory meanwhile.
+func (c *call) busy() bool { return errors.Is(c.refused, errBusy) || errors.Is(c.refused, errNoRoom) }
 
 // waited is called after the Backend's response, with its error. If the Backend is too slow for the query, the query
 // does not wait for it again: 50 calls would take 50 times BackendTimeout.
 func (r *resolvers) waited(c *call, err *error) {
+	r.letGo(c)
 	r.waiting.Leave()
 	if *err == nil {
 		return

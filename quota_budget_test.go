@@ -33,3 +33,16 @@ func TestReusedBufferCountsWithItsWholeCapacity(t *testing.T) {
 		t.Errorf("%d bytes are counted for a buffer of %d", b.Used(), maxPooled)
 	}
 }
+
+// The body of a request counts with its response, but does not make the response a large one.
+func TestSmallResponseWithABodyMayUseTheLastEighth(t *testing.T) {
+	b := xsync.NewBudget(1 << 20)
+	var large xsync.Reservation
+	o := responseShare{budget: b, base: 1 << 10}
+	if !b.Add(&large, 7<<17, 0) || !b.Add(&o.Reservation, maxPooled, 0) {
+		t.Fatal("the budget is too small for the test")
+	}
+	if o.Grow(xsync.SmallBytes) != nil {
+		t.Error("a response of 64 KiB was refused")
+	}
+}

@@ -26,6 +26,7 @@ type resolvers struct {
 	chains    *chains
 	slots     *xsync.Semaphore // of Limits.InFlight; nil means no limit
 	waiting   *xsync.Lane      // queries that wait for the Backend
+	held      *xsync.Budget    // the memory of their responses so far
 
 	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
@@ -45,7 +46,8 @@ type call struct {
 	balances    map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
 	err         error                  // the error of reading the balances together
 	calls       int                    // how often the query has waited for the Backend
-	refused     error                  // errBusy or a timeout; the query does not wait for the Backend again
+	held        xsync.Reservation      // the response so far, while the query waits for the Backend
+	refused     error                  // errBusy, errNoRoom or a timeout; the query does not wait for the Backend again
 	unavailable bool                   // the Backend returned ErrUnavailable
 	failed      bool                   // the response has errors
 	final       bool                   // the response is cacheable, and no later block can change it

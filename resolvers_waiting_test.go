@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -197,5 +198,70 @@ func TestAQueryWaitsForASlowFieldOfTheHostOnlyOnce(t *testing.T) {
 		r := parse(t, post(h, `{"query":"{a:slow b:slow c:slow}"}`).Body.String())
 		equal(t, "time", time.Since(began), 5*time.Second)
 		equal(t, "errors", len(r.Errors), 3)
+	})
+}
+
+// waitingBalance returns a Backend with 100 blocks whose Balance waits until release is closed.
+func waitingBalance(t *testing.T, release <-chan struct{}) chaingql.Backend {
+	return stubBackend{Backend: chainOf(t, randomBlocks(31, 100)),
+		balance: func(context.Context, chaingql.Address) (*big.Int, error) { <-release; return big.NewInt(7), nil }}
+}
+
+// The response of a query that waits cannot be dropped. Otherwise a few hundred queries could have most others refused.
+func TestQueriesThatWaitForTheBackendHoldAQuarterOfTheMemoryForResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget, page = 2 << 20, `blocks(last:50){edges{node{id hash seq_no shard chain_order gen_utime}}}`
+		release, hits := make(chan struct{}), make(chan string, 64)
+		released := sync.OnceFunc(func() { close(release) })
+		defer released()
+		h, _ := newHandler(t, waitingBalance(t, release), chaingql.Options{
+			Limits: chaingql.Limits{PendingResponseBytes: budget},
+			Hooks:  chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { hits <- limit }}})
+		responses := postAll(h, 64, func(i int) string {
+			return strings.Replace(balanceOf(i), "account", page+"account", 1)
+		})
+		if _, held := h.Pending(); held < budget/5 || held > budget/4 {
+			t.Errorf("%d bytes are held, want a little less than a quarter of %d", held, budget)
+		}
+		refused := len(responses)
+		if refused == 0 {
+			t.Fatal("no query was refused")
+		}
+		equal(t, "limits hit", len(hits), refused)
+		equal(t, "limit", <-hits, "PendingResponseBytes")
+		for range refused {
+			equal(t, "status of a refused query", (<-responses).Code, 503)
+		}
+		equal(t, "status of a query that does not wait", post(h, `{"query":"{blockchain{`+page+`}}"}`).Code, 200)
+		balance := postAll(h, 1, balanceOf)
+		equal(t, "queries that are refused although they hold nothing", len(balance), 0)
+		released()
+		equal(t, "status afterwards", (<-balance).Code, 200)
+		for range 64 - refused {
+			equal(t, "status of a query that has waited", (<-responses).Code, 200)
+		}
+		_, held := h.Pending()
+		equal(t, "bytes afterwards", held, 0)
+	})
+}
+
+// Responses are written to the buffers of earlier ones. Those that wait for a balance must not take large ones.
+func TestQueriesThatWaitForABalanceHoldNoLargeBuffers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h, _ := newHandler(t, waitingBalance(t, release), chaingql.Options{})
+		var large strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&large, "a%d:blocks(last:50){edges{node{id hash shard chain_order}}}", i)
+		}
+		for range 8 {
+			equal(t, "status of a large response", post(h, body("{blockchain{"+large.String()+"}}", nil)).Code, 200)
+		}
+		balance := postAll(h, 1, balanceOf)
+		if _, held := h.Pending(); held > 48<<10 {
+			t.Errorf("%d bytes are held for a balance", held)
+		}
+		close(release)
+		<-balance
 	})
 }
