@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,10 @@ type Backend struct {
 		newest  chaingql.Cursor // newest cursor that was stored
 		blocks  int             // number of blocks that were appended
 		analyze int             // value of blocks at which the planner's statistics are refreshed next
+	}
+	left struct { // see leaveReplica
+		sync.Mutex
+		at time.Time // when the pool was reset
 	}
 	closed chan struct{}
 	close  sync.Once

@@ -79,6 +79,13 @@ func LookingUp(f func(ctx context.Context, name string) ([]string, error)) (rest
 	return func() { lookUp = was }
 }
 
+// LeavingReplicas sets the minimum time between two resets of a pool because of a replica, until restore is called.
+func LeavingReplicas(interval time.Duration) (restore func()) {
+	was := leaveInterval
+	leaveInterval = interval
+	return func() { leaveInterval = was }
+}
+
 // WithDeadline adds the context's error to the error of a canceled statement.
 var WithDeadline = withDeadline
 

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/postgres"
@@ -69,7 +71,17 @@ func TestWriterLeavesReplica(t *testing.T) {
 	r = owned(t, r, err)
 	port.Store(int64(r.port))
 	primary.admin(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'switchover'")
-	expectError(t, w.Append(t.Context(), all[10:15]...), "during recovery")
+	t.Cleanup(postgres.LeavingReplicas(time.Hour))
+	var connections []int32
+	for i := range 5 {
+		expectError(t, w.Append(t.Context(), all[10:15]...), "during recovery")
+		now := sessions(t, r, "switchover")
+		if i > 1 && !slices.Equal(now, connections) { // the first calls leave broken connections and the replica
+			t.Errorf("Append closed the connections of readers again: got processes %v, want %v", now, connections)
+		}
+		connections = now
+	}
+	defer postgres.LeavingReplicas(0)()
 	port.Store(int64(primary.port))
 	r.admin(t, "SELECT pg_wal_replay_pause()")
 	if err := w.Append(t.Context(), all[10:]...); err != nil {

@@ -166,7 +166,11 @@ func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func
 	begin := writing(w.b.opts.WriteTimeout)
 	tx, err := w.b.pool.BeginTx(ctx, begin)
 	if (isBroken(err) || isReplica(err)) && ctx.Err() == nil {
-		w.b.pool.Reset() // the name of the primary may have pointed to a replica for a moment
+		if isBroken(err) {
+			w.b.pool.Reset()
+		} else {
+			w.b.leaveReplica()
+		}
 		tx, err = w.b.pool.BeginTx(ctx, begin)
 	}
 	if err != nil {
@@ -180,6 +184,20 @@ func (w *Writer) transact(ctx context.Context, what string, inTurn bool, do func
 		return failed(what, withDeadline(ctx, err))
 	}
 	return nil
+}
+
+// leaveInterval is the minimum time between two calls of Reset in leaveReplica.
+var leaveInterval = time.Second
+
+// leaveReplica resets the pool, because the name of the primary may have pointed to a replica for a moment. If the
+// server remains a replica, each write fails, and more frequent resets would slow down the readers.
+func (b *Backend) leaveReplica() {
+	b.left.Lock() // concurrent calls wait until the pool is reset
+	defer b.left.Unlock()
+	if time.Since(b.left.at) >= leaveInterval {
+		b.pool.Reset()
+		b.left.at = time.Now()
+	}
 }
 
 // withDeadline adds the error of ctx to err if PostgreSQL canceled a statement. If the deadline has
