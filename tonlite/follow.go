@@ -213,7 +213,8 @@ func (b *Backend) await(ctx context.Context, l *followConn, seqNo uint32) error 
 		case head.SeqNo+1 < seqNo:
 			return errDropped
 		}
-		if first := b.servers.firstAnnouncer(); first != int(l.place.Load()) && !l.switched {
+		first := b.servers.firstAnnouncer() // if it is not connected, checkOthers connects to it
+		if first != int(l.place.Load()) && !l.switched && b.servers.all[first].connected() {
 			_ = l.use(ctx, first) // if it fails, l keeps its server
 		}
 		begin := time.Now()

@@ -1,6 +1,10 @@
 package tonlite_test
 
 import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,4 +63,49 @@ func awaitNewest(t *testing.T, b *tonlite.Backend, seqNo uint32) {
 			return
 		}
 	}
+}
+
+// TestFollowDoesNotWaitForAConnection follows a chain with a server that has each block a second before the other one.
+// Then its connections break when Follow waits on it, and connecting to it is slow. The other server is preferred.
+// For a minute, queries for blocks go first to the server that had them first, which may delay each by 0.3 s.
+func TestFollowDoesNotWaitForAConnection(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		chain := generate(60)
+		ahead, other := m.start(chain), m.start(chain)
+		ahead.Delay(130 * time.Millisecond)
+		other.Delay(60 * time.Millisecond)
+		ahead.Advance(20)
+		other.Advance(20)
+		var slow atomic.Bool
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr != ahead.Addr() || !slow.Load() {
+				return m.dial(ctx, network, addr)
+			}
+			select {
+			case <-time.After(4700 * time.Millisecond):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			conn, err := m.dial(ctx, network, addr)
+			return &brokenConn{Conn: conn}, err
+		}
+		b := open(t, ahead.Config(other), (&tonlite.Options{Logger: slog.New(slog.DiscardHandler)}).With(dial))
+		following(t, b, cursor(19))
+		for seqNo := uint32(21); seqNo <= 50; seqNo++ {
+			b.Prefer(1) // queries for pages do this because it is nearer
+			if seqNo == 35 {
+				slow.Store(true)
+				ahead.Interrupt()
+			}
+			time.Sleep(1400 * time.Millisecond)
+			ahead.Advance(seqNo)
+			time.Sleep(time.Second)
+			other.Advance(seqNo)
+			limit := 1600 * time.Millisecond
+			if seqNo == 35 {
+				limit = 3 * time.Second
+			}
+			within(t, limit, func() { awaitNewest(t, b, seqNo) })
+		}
+	})
 }

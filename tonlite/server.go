@@ -116,6 +116,20 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 	}
 }
 
+// connected reports whether there is an open connection.
+func (s *server) connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		select {
+		case <-s.client.Lost():
+		default:
+			return true
+		}
+	}
+	return false
+}
+
 // dial connects to the server and checks that the server belongs to the configured network. head
 // is the seq_no of the server's newest masterchain block.
 func (s *server) dial(ctx context.Context) (client *lite.Client, head uint32, err error) {
@@ -296,8 +310,7 @@ func (s *server) mayHave(q lite.Message, head uint32) bool {
 }
 
 // masterLookup returns the seq_no of the masterchain block that q looks up or reads, or that commits to the shard block
-// which q reads, or 0. proven reports whether a
-// valid response shows that the server has the block.
+// which q reads, or 0. proven reports whether a valid response shows that the server has the block.
 func masterLookup(q lite.Message) (seqNo uint32, proven bool) {
 	wait, proven := q.(lite.Wait)
 	if proven { // see Backend.readable
