@@ -14,12 +14,25 @@ import (
 // errNewStream is returned by calls that began before the block stream was deleted and created again.
 var errNewStream = fmt.Errorf("the stream was deleted and created again: %w", chaingql.ErrChainReplaced)
 
-// Epoch returns the creation time of the block stream in nanoseconds, as [chaingql.Epocher] specifies. A stream that is
-// restored from a snapshot keeps its creation time on a single server, but not in a cluster. Epoch changes after the
-// first call of Blocks or Follow, or the first lookup, that notices a new stream.
+// epochKey is the key of the epoch in the metadata of the block stream. The epoch is the time at which the stream was
+// created, in nanoseconds, as the servers reported it at first. They may change that time when they restore the stream,
+// or when they are restarted after the stream was edited or encrypted.
+const epochKey = "chaingql_epoch"
+
+// Epoch returns the creation time of the block stream in nanoseconds, as [chaingql.Epocher] specifies. The stream's
+// metadata contains it, so a restored stream keeps its epoch. Epoch changes after the first call of Blocks or Follow,
+// or the first lookup, that notices a new stream.
 func (b *Backend) Epoch() string { return *b.epoch.Load() }
 
-func epochOf(created time.Time) string { return strconv.FormatInt(created.UnixNano(), 10) }
+// epochOf returns the epoch in the metadata of a stream. If they have none, as those of earlier versions of this
+// package, it returns the creation time that the server reports.
+func epochOf(created time.Time, metadata map[string]string) string {
+	epoch, err := strconv.ParseInt(metadata[epochKey], 10, 64)
+	if err != nil {
+		epoch = created.UnixNano()
+	}
+	return strconv.FormatInt(epoch, 10)
+}
 
 // checkEpoch returns errNewStream if the block stream is not the one with the given epoch. Messages that were read
 // before the call are then from another stream. Later calls read the new stream.
@@ -50,7 +63,10 @@ func (b *Backend) state(ctx context.Context) (epoch string, whole seqRange, err 
 	type response struct {
 		Error   *jetstream.APIError `json:"error"`
 		Created time.Time           `json:"created"`
-		State   struct {
+		Config  struct {
+			Metadata map[string]string `json:"metadata"`
+		} `json:"config"`
+		State struct {
 			FirstSeq uint64 `json:"first_seq"`
 			LastSeq  uint64 `json:"last_seq"`
 		} `json:"state"`
@@ -71,5 +87,5 @@ func (b *Backend) state(ctx context.Context) (epoch string, whole seqRange, err 
 	if err != nil {
 		return "", seqRange{}, failed("read the state of the stream", b.permissionError(since, err))
 	}
-	return epochOf(info.Created), seqRange{info.State.FirstSeq, info.State.LastSeq + 1}, nil
+	return epochOf(info.Created, info.Config.Metadata), seqRange{info.State.FirstSeq, info.State.LastSeq + 1}, nil
 }

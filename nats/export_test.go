@@ -36,7 +36,7 @@ func (w *Writer) CatchUp(within time.Duration) { w.catchUp = within }
 // Bare returns a Backend that uses nc. Unlike Open, it checks nothing.
 func Bare(nc *nats.Conn, opts *Options) *Backend {
 	o, _ := opts.withDefaults()
-	b, epoch := newBackend(nc, o), epochOf(time.Time{})
+	b, epoch := newBackend(nc, o), epochOf(time.Time{}, nil)
 	b.epoch.Store(&epoch)
 	return b
 }

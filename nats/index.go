@@ -155,8 +155,8 @@ func (b *Backend) matchesStream(ctx context.Context, end position) (bool, error)
 	return s.position() == end || s.seq > end.Seq, nil // if seq is higher, the message was pruned or removed
 }
 
-// indexPrefix returns the prefix of all index subjects. The prefix contains the creation
-// time of the block stream, so that a new stream with the same name gets a new index.
+// indexPrefix returns the prefix of all index subjects. The prefix contains the
+// epoch of the block stream, so that a new stream with the same name gets a new index.
 func (b *Backend) indexPrefix(ctx context.Context) (string, error) {
 	if prefix := b.nodes.prefix(); prefix != "" {
 		return prefix, nil

@@ -65,7 +65,7 @@ type names struct {
 	bucket       string // the bucket of balances
 	balances     string // the stream that stores the bucket
 	index        string // the index stream
-	indexSubject string // prefix of index subjects, before the creation time, the level and the number
+	indexSubject string // prefix of index subjects, before the epoch, the level and the number
 }
 
 func namesOf(chain string) names {

@@ -34,6 +34,7 @@ func guarded(t *testing.T) *broker {
 			{Username: "nobalance", Password: password, Permissions: may("$JS.API.STREAM.MSG.GET.KV_chain_balances")},
 			{Username: "noconsumer", Password: password, Permissions: may("$JS.API.CONSUMER.>")},
 			{Username: "nocreate", Password: password, Permissions: may("$JS.API.STREAM.CREATE.>")},
+			{Username: "noupdate", Password: password, Permissions: may("$JS.API.STREAM.UPDATE.>")},
 			{Username: "noprune", Password: password, Permissions: may("$JS.API.STREAM.PURGE.>")},
 			{Username: "nobox", Password: password,
 				Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{"_INBOX.>"}}}},

@@ -36,8 +36,9 @@ type Options struct {
 
 	// Create makes Open create the streams and the bucket if they do not exist. The index
 	// stream gets the same limits as the block stream. Open does not change existing
-	// streams, except that it enables atomic batches (allow_atomic) on the block stream.
-	// If Create is nil, Open fails if the block stream or the bucket does not exist.
+	// streams, except that it enables atomic batches (allow_atomic) on the block stream and
+	// adds the epoch to its metadata. If Create is nil, Open fails if the block stream or
+	// the bucket does not exist.
 	Create *Storage
 
 	// Logger receives warnings, for example if the stream does not allow atomic batches, or if

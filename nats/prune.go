@@ -29,7 +29,7 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 	switch {
 	case err != nil:
 		return failed("prune", err)
-	case epochOf(info.Created) != *w.epoch:
+	case epochOf(info.Created, info.Config.Metadata) != *w.epoch:
 		return failed("prune", errNewStream)
 	case info.Config.DenyPurge || info.Config.Sealed:
 		return failed("prune", errDenied)
@@ -52,8 +52,8 @@ func (w *Writer) Prune(ctx context.Context, before chaingql.Cursor) error {
 		if err != nil {
 			return err
 		}
-		if epochOf(s.CachedInfo().Created) != *w.epoch { // keep is the sequence number of another message
-			return errNewStream
+		if info := s.CachedInfo(); epochOf(info.Created, info.Config.Metadata) != *w.epoch {
+			return errNewStream // keep is the sequence number of another message
 		}
 		if keep <= 1 { // NATS before 2.12.10 would delete all messages
 			return s.Purge(ctx, jetstream.WithPurgeSubject(w.b.names.subject+"none"))

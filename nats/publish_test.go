@@ -38,7 +38,7 @@ func TestAppendIgnoresForgottenMessageIDs(t *testing.T) {
 				t.Fatalf("Append of purged blocks: %v", err)
 			}
 			next := &all[n] // has its ID in common with a message that is not a block
-			id := fmt.Sprintf("%s.%x.%d", next.Cursor, next.Hash[:8], stream.CachedInfo().Created.UnixNano())
+			id := fmt.Sprintf("%s.%x.%s", next.Cursor, next.Hash[:8], b.Epoch())
 			_, err = js.PublishMsg(ctx, &nats.Msg{Subject: subjectOf(next), Data: []byte("{}"),
 				Header: nats.Header{jetstream.MsgIDHeader: {id}}})
 			if err != nil {

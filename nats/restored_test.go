@@ -100,11 +100,7 @@ func TestWriterStoresMissingIndexNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks, err := raw(t, s.ClientURL()).Stream(ctx, "chain_blocks")
-	if err != nil {
-		t.Fatal(err)
-	}
-	subject := fmt.Sprintf("chain.index.%d.1.0", blocks.CachedInfo().Created.UnixNano())
+	subject := fmt.Sprintf("chain.index.%s.1.0", b.Epoch())
 	node, err := index.GetLastMsgForSubject(ctx, subject)
 	if err != nil {
 		t.Fatal(err)

@@ -13,9 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// oldestServer is the oldest supported NATS version. NATS 2.11 has no atomic batches, and
-// can report a wrong creation time of a stream while it starts, so that the chain seems to
-// have been replaced.
+// oldestServer is the oldest supported NATS version. NATS 2.11 has no atomic batches.
 var oldestServer = [2]int{2, 12}
 
 // prepare checks the server, the streams and the permissions, so that Open and not the
@@ -88,15 +86,15 @@ func (b *Backend) prepareStream(ctx context.Context) (*jetstream.StreamInfo, err
 	if err := b.checkStream(info); err != nil {
 		return nil, err
 	}
-	epoch := epochOf(info.Created)
+	epoch := epochOf(info.Created, info.Config.Metadata)
 	b.epoch.Store(&epoch)
 	if info.State.NumDeleted > 0 {
 		if err := b.checkGaps(ctx, info.State.NumDeleted); err != nil {
 			return nil, err
 		}
 	}
-	if !info.Config.AllowAtomicPublish && b.opts.Create != nil {
-		b.allowBatches(ctx, info.Config)
+	if b.opts.Create != nil && (!info.Config.AllowAtomicPublish || info.Config.Metadata[epochKey] != epoch) {
+		b.upgrade(ctx, info.Config, epoch)
 	}
 	return info, nil
 }
@@ -142,16 +140,23 @@ func (b *Backend) checkGaps(ctx context.Context, deleted int) error {
 	return nil
 }
 
-// allowBatches enables atomic batches on a stream that was created by an earlier version
-// of this package or of the server. If that fails, it only logs a warning, because a Writer
-// works without batches too, but more slowly.
-func (b *Backend) allowBatches(ctx context.Context, c jetstream.StreamConfig) {
+// upgrade adds the epoch to the metadata of a new stream, or of one that was created by an
+// earlier version of this package or by another program, and enables atomic batches on it.
+// If that fails, it only logs a warning, because a Writer works without batches too, but
+// more slowly. A stream is created without the epoch so that several processes may do so at
+// the same time: a cluster then requires that they send the same configuration.
+func (b *Backend) upgrade(ctx context.Context, c jetstream.StreamConfig, epoch string) {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout/attempts)
 	defer cancel()
 	c.AllowAtomicPublish = true
+	if c.Metadata == nil {
+		c.Metadata = map[string]string{}
+	}
+	c.Metadata[epochKey] = epoch
 	since := b.nc.LastError()
 	if _, err := b.js.UpdateStream(ctx, c); err != nil {
-		b.opts.Logger.WarnContext(ctx, "enabling atomic batches failed: blocks are appended one by one",
+		b.opts.Logger.WarnContext(ctx, "updating the stream failed: "+
+			"blocks may be appended one by one, and the epoch may change without a new stream",
 			slog.String("stream", c.Name), slog.Any("error", b.permissionError(since, err)))
 	}
 }
