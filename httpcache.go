@@ -33,8 +33,9 @@ var (
 	onAllBlocks = func(plan.Args) any { return dependency{all: true, blocks: true} }
 )
 
-// onPage returns the dependency of a page of blocks. If the chain has an epoch, a page between cursors without it, or
-// between numbers, is never final, because a cache would keep the page after the chain was replaced.
+// onPage returns the dependency of a page of blocks. A range of masterchain blocks may end at the newest one, so a page
+// of it also changes with the masterchain, whatever its workchain. If the chain has an epoch, a page between cursors
+// without it, or between numbers, is never final, because a cache would keep the page after the chain was replaced.
 func (r *resolvers) onPage(args plan.Args) any {
 	bounded := args[argAfter] != nil || args[argBefore] != nil || args[argMasterRange] != nil
 	on := dependency{all: true, blocks: true, page: bounded}
@@ -45,7 +46,7 @@ func (r *resolvers) onPage(args plan.Args) any {
 			on.page = on.page && (!ok || len(cursor) <= maxClientCursor && strings.Contains(cursor, suffix))
 		}
 	}
-	if workchain, ok := args[argWorkchain].(int); ok {
+	if workchain, ok := args[argWorkchain].(int); ok && args[argMasterRange] == nil {
 		on.workchain, on.all = int32(workchain), false
 	}
 	return on

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,4 +124,21 @@ func TestStartOfRangeOfTimesSkipsNoBlockThatArrivesMeanwhile(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A range that ends after the newest masterchain block has more blocks of other workchains after the next one.
+func TestETagOfARangeInAWorkchainChangesWithTheMasterchain(t *testing.T) {
+	for _, end := range []int{32, 99} {
+		cached(t, chaingql.Options{}, func(t *testing.T, h *chaingql.Handler, _ *callCounter, next func()) {
+			// The newest block is number 31 of workchain 0. The next one is masterchain block 31, which commits it.
+			document := fmt.Sprintf("{blockchain{blocks(workchain:0,master_seq_no_range:{start:31,end:%d})"+
+				"{edges{node{seq_no}}}}}", end)
+			before := get(h, document)
+			equal(t, "blocks", strings.Count(before.Body.String(), "seq_no"), 0)
+			next()
+			now := get(h, document, "If-None-Match", before.Header().Get("ETag"))
+			equal(t, "status after masterchain block 31", now.Code, 200)
+			equal(t, "blocks", strings.Count(now.Body.String(), "seq_no"), 1)
+		})
+	}
 }
