@@ -70,10 +70,11 @@ type Harness struct {
 	// running. They may fail with any error until Replace returns.
 	Replace func() error
 	// Interrupt makes every running Follow fail, like a lost connection. Calls of Follow
-	// that start later must work.
+	// that start later must work, and other calls must succeed again within Patience.
 	Interrupt func()
 	// Stall makes the source stop responding, like a network that drops all packets. The
-	// source must respond again after resume is called.
+	// source must respond again after resume is called, and calls must succeed again within
+	// Patience.
 	Stall func() (resume func())
 
 	// Patience is the maximum time that a rule waits for an expected result. Default: 10 s.

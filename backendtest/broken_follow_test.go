@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/big"
 	"sync/atomic"
+	"time"
 
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
@@ -22,6 +23,19 @@ func changeFollow(
 			return func(yield yieldFunc) { change(c, ctx, after, yield) }
 		}}
 	}
+}
+
+// failingPages is a chain whose Blocks keeps a connection that is dead.
+type failingPages struct {
+	stallable
+	dead *atomic.Bool
+}
+
+func (f failingPages) Blocks(ctx context.Context, q query) ([]block, error) {
+	if f.dead.Load() {
+		return nil, errors.New("the connection is broken")
+	}
+	return f.stallable.Blocks(ctx, q)
 }
 
 // brokenFollows have a wrong Follow, or a method that ignores its context.
@@ -51,6 +65,20 @@ var brokenFollows = []brokenBackend{
 			return c.Blocks(ctx, q)
 		}}
 	}, "whose context expired while the source was stalled, did not return within"},
+	{"Blocks fails after a stall", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		s := stallable{c, new(atomic.Pointer[chan struct{}])}
+		dead := failingPages{s, new(atomic.Bool)}
+		h.Backend, h.Patience = dead, time.Second
+		h.Stall = func() func() {
+			resume := s.stall()
+			return func() { dead.dead.Store(true); resume() }
+		}
+	}, "repeated after the source had stalled, failed: the connection is broken"},
+	{"Blocks fails after an interruption", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		dead := failingPages{stallable{c, new(atomic.Pointer[chan struct{}])}, new(atomic.Bool)}
+		h.Backend, h.Patience = dead, time.Second
+		h.Interrupt = func() { dead.dead.Store(true); c.Interrupt(nil) }
+	}, "repeated after the source was interrupted, failed: the connection is broken"},
 	{"Blocks waits while the caller of a Follow is busy", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		connection := make(chan struct{}, 1) // a pool of one connection
 		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {

@@ -2,7 +2,9 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"math/big"
+	"sync"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -76,7 +78,7 @@ func stalledCallReturnsWithItsContext(t *trial) {
 	t.fill(50, 0)
 	f := t.follow(t.stored[len(t.stored)-1].Cursor) // stop checks that it returns although the source is stalled
 	f.quiet()
-	resume := t.Stall()
+	resume := sync.OnceFunc(t.Stall())
 	defer resume()
 	if e, ok := t.Backend.(chaingql.Epocher); ok { // Epoch must not wait for the source, and has no context
 		t.promptly(Prompt, "Epoch, called while the source was stalled,", func() error {
@@ -97,6 +99,36 @@ func stalledCallReturnsWithItsContext(t *trial) {
 	case <-g.returned:
 	}
 	g.stop()
+	resume()
+	t.recovers("after the source had stalled")
+	t.follow(t.stored[0].Cursor).expect(t.stored[1:])
+}
+
+// recovers checks that each call succeeds again within t.Patience. A Backend may need some calls to notice that its
+// connections are broken. when describes the cause in messages.
+func (t *trial) recovers(when string) {
+	for _, c := range t.calls() {
+		t.promptly(t.Patience+Prompt, c.name+", repeated "+when+",", func() error {
+			ctx, cancel := context.WithTimeout(t.ctx, t.Patience)
+			defer cancel()
+			for {
+				err := c.make(ctx)
+				switch {
+				case !fails(err):
+					return nil
+				case ctx.Err() != nil:
+					return err
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}, mustSucceed)
+	}
+}
+
+// fails reports whether a call failed, in contrast to a source that lacks the account or the block.
+func fails(err error) bool {
+	return err != nil && !errors.Is(err, chaingql.ErrNotFound) && !errors.Is(err, chaingql.ErrBlockNotFound) &&
+		!errors.Is(err, chaingql.ErrLookupNotSupported)
 }
 
 func followEndsWithItsContext(t *trial) {
