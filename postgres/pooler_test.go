@@ -73,7 +73,7 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = 6
 `, s.dir, s.port, port)
-	file := filepath.Join(s.dir, "pgbouncer.ini")
+	file := filepath.Join(s.dir, "pgbouncer-"+port+".ini") // each test starts its own
 	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
 		t.Fatal(err)
 	}
