@@ -91,9 +91,7 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 		return c.refused
 	}
 	if !r.hold(c) {
-		r.limit(ctx, errNoRoom.Limit)
-		c.refused = errNoRoom
-		return errNoRoom
+		return r.refuse(ctx, c, errNoRoom)
 	}
 	var ok bool
 	if c.calls++; c.calls <= fewCalls {
@@ -101,17 +99,21 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 	} else {
 		ok = r.waiting.TryEnter()
 	}
-	switch {
-	case ok:
+	if ok {
 		return nil
-	case ctx.Err() != nil:
-		r.letGo(c)
-		return ctx.Err()
 	}
 	r.letGo(c)
-	r.limit(ctx, errBusy.Limit)
-	c.refused = errBusy
-	return errBusy
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return r.refuse(ctx, c, errBusy)
+}
+
+// refuse reports the limit of err, and returns err. The query does not wait for the Backend again.
+func (r *resolvers) refuse(ctx context.Context, c *call, err *plan.Error) error {
+	r.limit(ctx, err.Limit)
+	c.refused = err
+	return err
 }
 
 // hold counts the memory of the response so far until letGo is called, or reports that there is no room. Small

@@ -60,7 +60,7 @@ func isRolledBack(err error) bool {
 	return errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "40")
 }
 
-// isReplica reports whether LISTEN or the begin of a transaction that writes failed because the server is a read-only
+// isReplica reports whether LISTEN, or beginning a transaction that writes, failed because the server is a read-only
 // replica.
 func isReplica(err error) bool {
 	var pgErr *pgconn.PgError

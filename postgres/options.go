@@ -43,7 +43,8 @@ type Options struct {
 
 	// Timeout limits each read and each attempt to connect. If the servers of the DSN have
 	// several addresses, Timeout is divided among them, but each has at least two fifths.
-	// Looking up their names takes additional time. If Timeout is zero or negative, DefaultTimeout is used.
+	// Looking up their names takes additional time. If Timeout is zero or negative,
+	// DefaultTimeout is used.
 	Timeout time.Duration
 
 	// WriteTimeout limits each transaction of a [Writer], including its wait for other

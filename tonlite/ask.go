@@ -237,7 +237,7 @@ func (set *servers) mayLag(s *server, q lite.Message) bool {
 // fetch sends q to server s, with a deadline of its own. The caller must call release when it has
 // checked the response. fetch returns an error if s fails, or is not used for a while because of an
 // earlier failure. queued counts the calls that wait for a slot. The time of connecting is a part of the time of the
-// response, because a server that loses its connections would delay queries otherwise, unnoticed.
+// response. Otherwise a server that loses its connections would delay queries without counting as slow.
 func (set *servers) fetch(
 	ctx context.Context, s *server, q lite.Message, queued *atomic.Int32,
 ) (answer lite.Message, release func(), err error) {

@@ -172,3 +172,10 @@ func (set *servers) firstAnnouncer() int {
 	}
 	return int(first)
 }
+
+// connected reports whether there is an open connection to the server.
+func (s *server) connected() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isOpen()
+}

@@ -76,17 +76,15 @@ var errNetwork = errors.New("the server belongs to another network than the conf
 // even if the ctx of a caller is done.
 func (s *server) connect(ctx context.Context, life context.Context, group *sync.WaitGroup) (*lite.Client, error) {
 	s.mu.Lock()
+	if s.isOpen() {
+		defer s.mu.Unlock()
+		return s.client, nil
+	}
 	if s.client != nil {
-		select {
-		case <-s.client.Lost():
-			err := s.client.Err()
-			if s.client = nil; errors.Is(err, lite.ErrFlood) { // a failure, even if no call was waiting
-				s.mu.Unlock()
-				return nil, err
-			}
-		default:
-			defer s.mu.Unlock()
-			return s.client, nil
+		err := s.client.Err()
+		if s.client = nil; errors.Is(err, lite.ErrFlood) { // a failure, even if no call was waiting
+			s.mu.Unlock()
+			return nil, err
 		}
 	}
 	d := s.dialing
@@ -116,18 +114,17 @@ func (s *server) connect(ctx context.Context, life context.Context, group *sync.
 	}
 }
 
-// connected reports whether there is an open connection.
-func (s *server) connected() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client != nil {
-		select {
-		case <-s.client.Lost():
-		default:
-			return true
-		}
+// isOpen reports whether there is an open connection. The caller holds s.mu.
+func (s *server) isOpen() bool {
+	if s.client == nil {
+		return false
 	}
-	return false
+	select {
+	case <-s.client.Lost():
+		return false
+	default:
+		return true
+	}
 }
 
 // dial connects to the server and checks that the server belongs to the configured network. head

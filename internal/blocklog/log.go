@@ -163,8 +163,8 @@ type Log[B any] struct {
 	pages         map[string]*page[B]         // pages that are not done, by page.after
 	clients       map[*Client]*clientPages[B] // the clients with counted pages
 	future        pageHeap[B]                 // pages with a cursor after the newest block
-	deliveries    pageLane[B]                 // pages for readers that find blocks or have not searched yet
-	searches      pageLane[B]                 // pages for readers whose last search found no match
+	deliveries    pageLane[B]                 // pages for readers that find blocks, or have just begun
+	searches      pageLane[B]                 // pages for readers that search
 	calls         int                         // number of goroutines that read pages
 	roomTimer     *time.Timer                 // set while queued pages wait until held pages may be dropped
 	permanentGaps map[string]permanentGap     // gaps in stored blocks, by the cursor of the block after the gap
@@ -209,6 +209,7 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 	l.permanentGaps, l.clients = make(map[string]permanentGap), make(map[*Client]*clientPages[B])
 	l.busy, l.future.lowest = 1, true
 	l.deliveries.held.limit, l.searches.held.limit = maxHeldPages, maxHeldSearches
+	l.deliveries.calls, l.searches.calls = pageCalls, searchCalls
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }

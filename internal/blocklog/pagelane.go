@@ -10,10 +10,10 @@ type pageLane[B any] struct {
 	queue   pageQueue[B] // pages that wait to be read
 	held    heldPages[B] // pages that have been read but that readers may not have finished
 	reading int          // number of pages that are being read
+	calls   int          // maximum number of pages that are read concurrently
 }
 
-// searchCalls is the maximum number of pages that are read concurrently for readers that search. These come first, but
-// leave half of the calls to the others.
+// searchCalls is pageLane.calls for readers that search. These come first, but leave half of the calls to the others.
 const searchCalls = pageCalls / 2
 
 // wait returns the time until one more page may be read.
@@ -30,7 +30,7 @@ func (l *Log[B]) lane(p *page[B]) *pageLane[B] {
 // nextLane returns the lane of the page that must be read next, or nil if none may be read now.
 func (l *Log[B]) nextLane() *pageLane[B] {
 	for _, a := range []*pageLane[B]{&l.searches, &l.deliveries} {
-		if a.queue.Len() == 0 || a == &l.searches && a.reading >= searchCalls || l.ctx.Err() != nil {
+		if a.queue.Len() == 0 || a.reading >= a.calls || l.ctx.Err() != nil {
 			continue
 		}
 		wait := a.wait()

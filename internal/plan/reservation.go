@@ -72,8 +72,8 @@ func (r *run) overflow(n int) bool {
 		}
 		if err = r.Reservation.Grow(size + r.treeBytes); err == nil {
 			r.reserved = min(size, limit)
-			if size := len(r.dst) + r.reserved - n; size > cap(r.dst) { // slices.Grow may take a quarter more
-				r.dst = append(make([]byte, 0, size), r.dst...)
+			if room := len(r.dst) + r.reserved - n; room > cap(r.dst) { // slices.Grow may take a quarter more
+				r.dst = append(make([]byte, 0, room), r.dst...)
 			}
 			r.threshold = min(n+yieldBytes, r.reserved)
 			return false
