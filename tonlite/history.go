@@ -91,8 +91,10 @@ func (b *Backend) recheck(ctx context.Context) error {
 // probe tries to read the masterchain block with the given seq_no and the step after it. It records and returns
 // whether that is possible. A server may have deleted the shard blocks of a masterchain block that it still has.
 func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err error) {
+	var sender *server
 	there, err = b.unlessLate(ctx, seqNo, func() (bool, error) {
-		there, err := b.readable(ctx, seqNo)
+		sender, err = b.sent(ctx, seqNo)
+		there := sender != nil
 		if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
 			from := seqNo + 1
 			if seqNo == 1 {
@@ -104,7 +106,7 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err erro
 		return there, err
 	})
 	if err == nil {
-		b.record(seqNo, there)
+		b.record(seqNo, there, sender)
 	}
 	return there, err
 }
@@ -115,7 +117,7 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err erro
 func (b *Backend) keeps(ctx context.Context, seqNo uint32) (bool, error) {
 	there, err := b.unlessLate(ctx, seqNo, func() (bool, error) { return b.readable(ctx, seqNo) })
 	if err == nil && !there {
-		b.record(seqNo, false)
+		b.record(seqNo, false, nil)
 	}
 	return there, err
 }
@@ -176,14 +178,14 @@ func (b *Backend) history() (gone, oldest uint32) {
 	return b.gone, b.oldest
 }
 
-// record records whether the masterchain block with the given seq_no can be read. If the result contradicts earlier
-// ones, these are dropped, because a server has deleted blocks or has returned.
-func (b *Backend) record(seqNo uint32, there bool) {
+// record records whether the masterchain block with the given seq_no can be read, and which server sent it. If the
+// result contradicts earlier ones, these are dropped, because a server has deleted blocks or has returned.
+func (b *Backend) record(seqNo uint32, there bool, sender *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if there {
 		if b.oldest == 0 || seqNo < b.oldest {
-			b.oldest = seqNo
+			b.oldest, b.sender = seqNo, sender
 		}
 		if b.gone >= seqNo {
 			b.gone = 0
@@ -205,15 +207,29 @@ func (b *Backend) forget() {
 	b.gone, b.oldest = 0, 0
 }
 
-// readable reports whether any server has the masterchain block with the given seq_no. A server must prove and send
-// the block, because it could invent an id, or prove a block that it does not send. Unless in haste, readable waits for
-// servers that lag.
+// readable reports whether any server has the masterchain block with the given seq_no, see sent.
 func (b *Backend) readable(ctx context.Context, seqNo uint32) (bool, error) {
-	m, _, err := b.lookup(ctx, seqNo, !inHaste(ctx), true)
+	sender, err := b.sent(ctx, seqNo)
+	return sender != nil, err
+}
+
+// sent returns a server that has the masterchain block with the given seq_no, or nil. A server must prove and send the
+// block, because it could invent an id, or prove a block that it does not send. Unless in haste, sent waits for servers
+// that lag.
+func (b *Backend) sent(ctx context.Context, seqNo uint32) (*server, error) {
+	m, sender, err := b.lookup(ctx, seqNo, !inHaste(ctx), true)
 	if err == nil {
 		b.masters.put(seqNo, m)
 	}
-	return found(err)
+	_, err = found(err)
+	return sender, err
+}
+
+// oldestSender returns the server that sent the oldest block that searches found, or nil.
+func (b *Backend) oldestSender() *server {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sender
 }
 
 // found returns whether a read that ended with err found the block. It returns an error if that is unknown.

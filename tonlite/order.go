@@ -3,6 +3,7 @@ package tonlite
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -33,7 +34,14 @@ func (set *servers) order(ctx context.Context, q lite.Message) []int {
 			slices.SortStableFunc(order, byLatency)
 		}
 	}
-	if _, ok := q.(lite.GetMasterchainInfo); ok || inHaste(ctx) { // in haste, one that denies soon saves time
+	if _, ok := q.(lite.GetMasterchainInfo); ok {
+		return order
+	}
+	if inHaste(ctx) { // one that denies soon saves time
+		trusted := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return set.all[i].withholds() })
+		if len(trusted) > 0 {
+			return trusted
+		}
 		return order
 	}
 	of, seqNo := set.ageOf(q)
@@ -112,6 +120,18 @@ func (set *servers) onlySlow(s *server, q lite.Message) bool {
 	return sent || set.mayLag(s, q)
 }
 
+// withheld records that server s sent the block before the one with seq_no bottom, as the oldest, but then not the one
+// with seq_no gone. It may have deleted blocks meanwhile, but not twice in a minute. Then searches for the oldest block
+// do not use s for a while. Otherwise it could lead each page that begins there to blocks that it does not send. It may
+// still send blocks to pages.
+func (set *servers) withheld(s *server, bottom, gone uint32) {
+	if s != nil && s.withheld(bottom, gone) {
+		set.opts.Logger.Warn("lite server sent an old block, but not those after it; "+
+			"searches for the oldest block do not use it for a while",
+			slog.String("server", s.addr), slog.Uint64("seq_no", uint64(gone)))
+	}
+}
+
 // preferNext makes the server after the preferred one the preferred one.
 func (set *servers) preferNext() {
 	set.preferred.Store((set.preferred.Load() + 1) % uint32(len(set.all)))
@@ -134,6 +154,28 @@ func (s *server) has(of age, seqNo uint32) {
 	if of == old && time.Now().After(s.lackUntil[old]) && (s.oldest == 0 || seqNo < s.oldest) {
 		s.oldest = seqNo
 	}
+}
+
+// withheld is like servers.withheld, and reports whether searches stop using s now. Several pages may miss one block.
+func (s *server) withheld(bottom, gone uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bottom <= s.gone {
+		return false
+	}
+	again := time.Since(s.goneAt) < time.Minute
+	s.gone, s.goneAt = gone, time.Now()
+	if again {
+		s.unsearched = time.Now().Add(lackTime[old])
+	}
+	return again
+}
+
+// withholds reports whether searches for the oldest block do not use the server.
+func (s *server) withholds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.unsearched)
 }
 
 // lacks reports whether the server comes last in queries for such a block. If it lacks an old one, it is expected to

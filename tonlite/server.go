@@ -51,6 +51,9 @@ type server struct {
 	unproved    unprovedBlocks
 	lackUntil   [ages]time.Time // by age of the block: see lack
 	oldest      uint32          // seq_no of the oldest old block that it sent, or 0: see lacks
+	gone        uint32          // seq_no of the last old block that it withheld, see servers.withheld
+	goneAt      time.Time       // when it withheld that block
+	unsearched  time.Time       // until this time, searches for the oldest block do not use it
 }
 
 // An unprovedBlocks stands for the masterchain blocks that a server has failed to prove, while others do not have

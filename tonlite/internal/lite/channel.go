@@ -25,9 +25,10 @@ const (
 	// maxPacket is the maximum size of a packet in bytes. The largest response contains an account
 	// with as many cells and bits as the network allows, about 10 MB.
 	maxPacket     = 12 << 20
-	minPacket     = 64  // bytes of the nonce and the checksum
-	handshakeSize = 256 // bytes of the key id, the client's key, the checksum and the secret
-	secretSize    = 160 // bytes of the random secret, which contains the keys of both ciphers
+	firstPart     = 64 << 10 // bytes of a packet for which memory is allocated before any of them arrives
+	minPacket     = 64       // bytes of the nonce and the checksum
+	handshakeSize = 256      // bytes of the key id, the client's key, the checksum and the secret
+	secretSize    = 160      // bytes of the random secret, which contains the keys of both ciphers
 	writeTimeout  = time.Second
 )
 
@@ -159,9 +160,13 @@ func (c *channel) read(limit uint32) ([]byte, error) {
 	if n < minPacket || n > limit {
 		return nil, errMalformed
 	}
-	packet := make([]byte, n)
-	if _, err := io.ReadFull(c.conn, packet); err != nil {
-		return nil, err
+	var packet []byte
+	for read := uint32(0); read < n; read = uint32(len(packet)) { // the peer may send less than it announces
+		more := make([]byte, min(n, max(firstPart, 8*read)))
+		if _, err := io.ReadFull(c.conn, more[copy(more, packet):]); err != nil {
+			return nil, err
+		}
+		packet = more
 	}
 	c.in.XORKeyStream(packet, packet)
 	body, sum := packet[:n-32], packet[n-32:]

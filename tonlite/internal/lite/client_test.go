@@ -3,8 +3,10 @@ package lite
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/binary"
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +62,30 @@ func TestFailedQueryMarksConnectionLost(t *testing.T) {
 		if c.Close(); !errors.Is(err, ErrLost) {
 			t.Fatalf("Ask: got error %v, want ErrLost", err)
 		}
+	}
+}
+
+// TestAnnouncedPacketNeedsNoMemory lets a peer announce the largest packet and close the connection.
+func TestAnnouncedPacketNeedsNoMemory(t *testing.T) {
+	c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
+		ch, err := serverHandshake(conn, key)
+		if err == nil {
+			_, err = ch.read(maxPacket)
+		}
+		if err == nil {
+			head := binary.LittleEndian.AppendUint32(nil, maxPacket)
+			ch.out.XORKeyStream(head, head)
+			_, _ = conn.Write(head)
+		}
+		_ = conn.Close()
+	})
+	defer c.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := c.Ask(t.Context(), GetMasterchainInfo{})
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrLost) || n > 1<<20 {
+		t.Errorf("Ask: got error %v and %d bytes allocated, want ErrLost and at most a megabyte", err, n)
 	}
 }
 
