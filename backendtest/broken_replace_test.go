@@ -136,7 +136,7 @@ var brokenReplacements = []brokenBackend{
 		h.Backend = override{Chain: c, blocks: func(_ context.Context, q query) ([]block, error) {
 			epoch := c.Epoch()
 			page, err := c.Blocks(ctx, q)
-			if time.Sleep(time.Millisecond); c.Epoch() != epoch {
+			if time.Sleep(5 * time.Millisecond); c.Epoch() != epoch { // so long that Replace meets such a call
 				<-ctx.Done() // the end of the test
 			}
 			return page, err
