@@ -22,7 +22,7 @@ type Backend struct {
 	steps   *cache[uint32, []chaingql.Block]
 	headers *cache[lite.BlockID, header] // of shard blocks, for steps that take longer to read than one call may take
 
-	pages, searches, newestPages semaphore
+	pages, searches, newestPages, batches semaphore
 
 	searching chan struct{} // full while a call of oldestStep searches
 
@@ -79,6 +79,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		pages:       newSemaphore(maxPages, waitingPages, errPages),
 		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),
 		newestPages: newSemaphore(1, waitingNewest, errPages),
+		batches:     newSemaphore(maxBatches, waitingBatches, errBatches),
 		searching:   make(chan struct{}, 1),
 	}
 	b.prover = &prover{servers: b.servers, initBlock: n.trusted, key: n.trusted}
@@ -123,10 +124,17 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 }
 
 // Balances returns the balances of several accounts as of the same masterchain block, which Balance
-// would use. The balance
-// of an account that does not exist is nil. Balances reads up to 8 accounts concurrently.
+// would use. The balance of an account that does not exist is nil. Balances reads up to 8 accounts
+// concurrently. If two calls for more than 4 accounts run and 6 wait, further ones fail at once with
+// an error that wraps [chaingql.ErrUnavailable].
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
+	if len(addrs) > fewBalances {
+		if err := b.batches.acquire(ctx); err != nil {
+			return nil, err
+		}
+		defer b.batches.release()
+	}
 	balances := make([]*big.Int, len(addrs))
 	err := b.atHead(ctx, func(head lite.BlockID) error {
 		return parallel(ctx, len(addrs), func(ctx context.Context, i int) error {

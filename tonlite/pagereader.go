@@ -24,6 +24,14 @@ const (
 	// that wait.
 	maxSearches, waitingSearches = 4, 4
 
+	// maxBatches is the maximum number of calls of Balances for more than fewBalances accounts that
+	// query servers at the same time. Each of them has up to 8 queries in flight. waitingBatches is
+	// the maximum number of these calls that wait. They count as one call in flight of a Handler.
+	maxBatches, waitingBatches = 2, 6
+
+	// fewBalances is the number of balances that one call reads without waiting for other calls.
+	fewBalances = 4
+
 	// minSearchDistance is the number of masterchain blocks that any page may read before it
 	// counts as a search.
 	minSearchDistance = 8
@@ -33,6 +41,7 @@ var (
 	errPages    = outage{errors.New("tonlite: too many concurrent pages: retry later")}
 	errSearches = outage{errors.New("tonlite: too many concurrent searches for filtered pages: " +
 		"use a closer cursor, or retry later")}
+	errBatches = outage{errors.New("tonlite: too many concurrent calls for many balances: retry later")}
 )
 
 // A semaphore limits the number of callers that run and the number of callers that wait. If both

@@ -152,15 +152,20 @@ func (s *loadedHandler) ask(query string) (answer string) {
 	return w.Body.String()
 }
 
-// requestPages starts 400 clients that request pages in a loop until the test ends. query returns
+// requestPages starts 400 clients that request pages in a loop until the test ends. arguments returns
 // the arguments of a page.
-func (s *loadedHandler) requestPages(query func(n uint32) string) {
-	for i := range uint32(400) {
+func (s *loadedHandler) requestPages(arguments func(n uint32) string) {
+	s.request(400, func(n uint32) string { return "{blockchain{blocks(" + arguments(n) + "){edges{cursor}}}}" })
+}
+
+// request starts clients that send queries in a loop until the test ends.
+func (s *loadedHandler) request(clients uint32, query func(n uint32) string) {
+	for i := range clients {
 		s.wait.Go(func() {
-			for n := i; s.ctx.Err() == nil; n += 400 { // few equal pages at a time, which would share a call
-				text := s.ask("{blockchain{blocks(" + query(n) + "){edges{cursor}}}}")
+			for n := i; s.ctx.Err() == nil; n += clients { // few equal pages at a time, which would share a call
+				text := s.ask(query(n))
 				if strings.Contains(text, "INTERNAL_SERVER_ERROR") {
-					s.t.Errorf("page %s: got response %s, but a retry would succeed", query(n), text)
+					s.t.Errorf("query %s: got response %s, but a retry would succeed", query(n), text)
 				}
 				if strings.Contains(text, "errors") {
 					time.Sleep(200 * time.Millisecond) // refused; time passes only while all clients wait
@@ -212,6 +217,38 @@ func TestPagesDoNotDelayBalances(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestManyBalancesDoNotDelayOthers reads balances and pages of old blocks while more clients request the balances of
+// 20 accounts each than a Handler may have Backend calls in flight.
+func TestManyBalancesDoNotDelayOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		s, server := newLoadedHandler(t, m)
+		s.ask("{blockchain{blocks(last:1){edges{cursor}}}}")
+		s.awaitBlock(server, 601)
+		s.request(80, func(n uint32) string {
+			var query strings.Builder
+			for i := range uint32(20) {
+				fmt.Fprintf(&query, `a%d:account(address:"-1:%064x"){info{balance}}`, i, 20*n+i)
+			}
+			return "{blockchain{" + query.String() + "}}"
+		})
+		within(t, time.Second, func() { // each balance should take about 100 ms
+			for range 5 {
+				if text := s.balance(); !strings.Contains(text, `"balance":"0x0"`) {
+					t.Errorf("balance: got response %s", text)
+				}
+			}
+		})
+		within(t, 5*time.Second, func() { // each page should take about 1.2 s
+			for i := range uint32(3) {
+				query := fmt.Sprintf("{blockchain{blocks(first:3,after:%q){edges{cursor}}}}", cursor(100+10*i))
+				if text := s.ask(query); strings.Contains(text, "errors") {
+					t.Errorf("page: got response %s", text)
+				}
+			}
+		})
+	})
 }
 
 // TestPagesDoNotPreventFollowFromStarting starts a Handler while clients already request pages.
