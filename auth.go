@@ -105,15 +105,24 @@ type Project struct {
 // Authorize admits a client of a known project if it sent the right secret, or if it sent no secret and the project
 // requires none.
 func (p StaticProjects) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
-	known, err := p.digest()
-	if err != nil {
-		return nil, err
+	matching := make(projectDigests, 1)
+	asked := strings.ToLower(c.Project)
+	for id, project := range p { // for all, so that the duration does not reveal whether the project exists
+		if strings.ToLower(id) != asked {
+			continue
+		}
+		if err := matching.add(id, project); err != nil {
+			return nil, err
+		}
 	}
-	return known.Authorize(ctx, c)
+	if len(matching) == 0 { // the same work as for a project that exists
+		_ = matching.add(asked+"/", Project{})
+	}
+	return matching.Authorize(ctx, c)
 }
 
-// projectDigests holds the digests of the secrets in StaticProjects. Its Authorize computes one digest in every case,
-// so the duration does not reveal whether the project exists.
+// projectDigests holds the digests of the secrets in StaticProjects, for [New], so that its Authorize needs no search.
+// It computes one digest in every case, so the duration does not reveal whether the project exists.
 type projectDigests map[string]tenant
 
 type tenant struct {
@@ -126,16 +135,23 @@ type tenant struct {
 func (p StaticProjects) digest() (projectDigests, error) {
 	ds := make(projectDigests, len(p))
 	for id, project := range p {
-		lower := strings.ToLower(id)
-		if _, twice := ds[lower]; twice {
-			return nil, fmt.Errorf("chaingql: StaticProjects: two project ids differ only in case: %q", lower)
+		if err := ds.add(id, project); err != nil {
+			return nil, err
 		}
-		if project.RequireSecret && project.Secret == "" {
-			return nil, fmt.Errorf("chaingql: StaticProjects: project %q requires a secret but has none", id)
-		}
-		ds[lower] = tenant{sha256.Sum256([]byte(project.Secret)), project.RequireSecret, true, project.Secret == ""}
 	}
 	return ds, nil
+}
+
+func (ds projectDigests) add(id string, project Project) error {
+	lower := strings.ToLower(id)
+	if ds[lower].known {
+		return fmt.Errorf("chaingql: StaticProjects: two project ids differ only in case: %q", lower)
+	}
+	if project.RequireSecret && project.Secret == "" {
+		return fmt.Errorf("chaingql: StaticProjects: project %q requires a secret but has none", id)
+	}
+	ds[lower] = tenant{sha256.Sum256([]byte(project.Secret)), project.RequireSecret, true, project.Secret == ""}
+	return nil
 }
 
 func (ds projectDigests) Authorize(ctx context.Context, c Credentials) (context.Context, error) {

@@ -3,6 +3,8 @@ package chaingql_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -161,6 +163,25 @@ func TestInvalidStaticProjectsPanicInNew(t *testing.T) {
 		_, err := projects.Authorize(context.Background(), chaingql.Credentials{Project: "unknown"})
 		if err == nil || want != "<nil>" && err.Error() != want {
 			t.Errorf("Authorize returned %v, want %s", err, want)
+		}
+	}
+}
+
+// A host's Authorizer may call StaticProjects.Authorize for each request.
+func TestStaticProjectsHashOneSecretPerCall(t *testing.T) {
+	projects := chaingql.StaticProjects{"Demo": {Secret: "s3cret"}}
+	for i := range 10_000 {
+		projects[fmt.Sprint("project", i)] = chaingql.Project{Secret: "s3cret"}
+	}
+	for project, want := range map[string]error{"project77": nil, "demo": nil, "unknown": chaingql.ErrUnauthorized} {
+		c := chaingql.Credentials{Project: project, Secret: "s3cret", HasSecret: true}
+		var err error
+		allocations := testing.AllocsPerRun(10, func() { _, err = projects.Authorize(t.Context(), c) })
+		if !errors.Is(err, want) {
+			t.Errorf("%s: got error %v, want %v", project, err, want)
+		}
+		if allocations > 5 { // a map of all digests needs more
+			t.Errorf("%s: got %v allocations, want at most 5", project, allocations)
 		}
 	}
 }
