@@ -90,7 +90,8 @@ type Credentials struct {
 
 // StaticProjects is an [Authorizer] for a fixed set of projects. The keys are project ids, which are compared without
 // regard to case. The key "" is for clients that send no project in the URL. [New] copies the map. New panics if two
-// ids differ only in case, or if a project requires a secret but has none.
+// ids differ only in case, or if a project requires a secret but has none. If an Authorizer of the host calls
+// Authorize, clients of such a project receive an internal error instead.
 type StaticProjects map[string]Project
 
 // A Project holds the access rules of one project in [StaticProjects].
