@@ -116,14 +116,14 @@ func (r *resolvers) refuse(ctx context.Context, c *call, err *plan.Error) error 
 	return err
 }
 
-// hold counts the memory of the response so far until letGo is called, or reports that there is no room. Small
-// responses, which most queries have that wait, are not counted.
+// hold counts the memory of the response so far until letGo is called, or reports that there is no room. Most queries
+// that wait have small responses, possibly in reused buffers. They are not counted.
 func (r *resolvers) hold(c *call) bool {
 	if c.op == nil { // graphql-go executes the query
 		return true
 	}
 	out, ok := c.op.Reservation.(*responseShare)
-	return !ok || out.asked <= freeBytes || r.held.Add(&c.held, out.asked, 0)
+	return !ok || out.Bytes()-out.base <= maxPooled || r.held.Add(&c.held, out.Bytes(), 0)
 }
 
 func (r *resolvers) letGo(c *call) {

@@ -145,7 +145,7 @@ type Limits struct {
 	// PendingResponseBytes is the maximum memory of responses that are being produced or wait for their client, over
 	// HTTP, on event streams and on sockets. Long messages on sockets that have arrived only in part are counted too.
 	// An eighth of the memory is reserved for responses of at most 64 KiB. At most a quarter is for queries that wait
-	// for the Backend and have produced more than 8 KiB of data. Beyond it, their next fields that need the Backend
+	// for the Backend and have produced more than 16 KiB of data. Beyond it, their next fields that need the Backend
 	// fail with SERVICE_UNAVAILABLE.
 	//
 	// If a new response does not fit, clients that receive less than 256 KiB per second are disconnected, beginning

@@ -143,7 +143,6 @@ type responseShare struct {
 	minLag   time.Duration       // how far other clients must be behind to be cut for this response
 	reserved bool                // the request is in a reserve, which counts a small response
 	base     int                 // bytes that are counted in addition to the response
-	asked    int                 // base and the last size that Grow reserved; a reused buffer may be larger
 	refused  bool                // there was no room for the response
 	deadline xsync.WriteDeadline
 	requests *xsync.ShardedGate // if it is closed, the deadline is not extended
@@ -165,11 +164,10 @@ type responseState struct {
 // Backend.
 const maxPooled = 32 << 10
 
-// Grow implements [plan.Reservation].
-func (o *responseShare) Grow(n int) *plan.Error {
-	o.asked = o.base + n
-	more := o.asked - o.Bytes()
-	if !o.refused && (more <= 0 || o.add(more, n)) { // more <= 0 if the reused buffer is large enough
+// Resize implements [plan.Reservation].
+func (o *responseShare) Resize(n int) *plan.Error {
+	more := o.base + n - o.Bytes()
+	if !o.refused && (more == 0 || o.add(more, n)) { // more is 0 if a reused buffer is large enough
 		return nil
 	}
 	o.refused = true

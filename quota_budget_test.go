@@ -11,26 +11,14 @@ func TestLastEighthOfBudgetIsReservedForSmallResponses(t *testing.T) {
 	const limit = 1 << 20
 	b := xsync.NewBudget(limit)
 	o := responseShare{budget: b, minLag: stalledAfter}
-	for n := freeBytes; o.Grow(n) == nil; n += freeBytes {
+	for n := freeBytes; o.Resize(n) == nil; n += freeBytes {
 	}
 	if free := limit - b.Used(); free < limit/8 {
 		t.Errorf("a large response leaves %d bytes of %d, want at least an eighth", free, limit)
 	}
 	small := responseShare{budget: b, minLag: stalledAfter}
-	if err := small.Grow(xsync.SmallBytes); err != nil {
+	if err := small.Resize(xsync.SmallBytes); err != nil {
 		t.Errorf("a small response was refused: %v", err)
-	}
-}
-
-// A response in a large reused buffer counts with the whole capacity of the buffer from its beginning.
-func TestReusedBufferCountsWithItsWholeCapacity(t *testing.T) {
-	b := xsync.NewBudget(1 << 20)
-	o := responseShare{budget: b}
-	if !b.Add(&o.Reservation, maxPooled, 0) || o.Grow(freeBytes) != nil {
-		t.Fatal("the budget has no room for the response")
-	}
-	if b.Used() != maxPooled {
-		t.Errorf("%d bytes are counted for a buffer of %d", b.Used(), maxPooled)
 	}
 }
 
@@ -42,7 +30,7 @@ func TestSmallResponseWithABodyMayUseTheLastEighth(t *testing.T) {
 	if !b.Add(&large, 7<<17, 0) || !b.Add(&o.Reservation, maxPooled, 0) {
 		t.Fatal("the budget is too small for the test")
 	}
-	if o.Grow(xsync.SmallBytes) != nil {
+	if o.Resize(xsync.SmallBytes) != nil {
 		t.Error("a response of 64 KiB was refused")
 	}
 }

@@ -210,7 +210,8 @@ func waitingBalance(t *testing.T, release <-chan struct{}) chaingql.Backend {
 // The response of a query that waits cannot be dropped. Otherwise a few hundred queries could have most others refused.
 func TestQueriesThatWaitForTheBackendHoldAQuarterOfTheMemoryForResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const budget, page = 2 << 20, `blocks(last:50){edges{node{id hash seq_no shard chain_order gen_utime}}}`
+		const budget, fields = 2 << 20, `{edges{node{id hash seq_no shard chain_order gen_utime}}}`
+		const page = `new:blocks(last:50)` + fields + `old:blocks(first:50)` + fields
 		release, hits := make(chan struct{}), make(chan string, 64)
 		released := sync.OnceFunc(func() { close(release) })
 		defer released()
@@ -242,6 +243,30 @@ func TestQueriesThatWaitForTheBackendHoldAQuarterOfTheMemoryForResponses(t *test
 		}
 		_, held := h.Pending()
 		equal(t, "bytes afterwards", held, 0)
+	})
+}
+
+// The values of a host's list take a hundred times as much memory as their JSON, but only until the field is complete.
+func TestQueriesThatWaitForTheBackendDoNotHoldTheValuesOfTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		released := sync.OnceFunc(func() { close(release) })
+		defer released()
+		h, _ := newHandler(t, waitingBalance(t, release), chaingql.Options{Schema: chaingql.SchemaExtension{
+			Queries: graphql.Fields{"list": constField(graphql.NewList(graphql.Int), make([]int, 2_500))}}})
+		responses := postAll(h, 40, func(i int) string {
+			return strings.Replace(balanceOf(i), "blockchain", "list blockchain", 1)
+		})
+		if refused := len(responses); refused > 0 {
+			t.Fatalf("%d of 40 queries are refused", refused)
+		}
+		if _, held := h.Pending(); held > 40*(48<<10) {
+			t.Errorf("%d bytes are held for 40 responses of 5 kB", held)
+		}
+		released()
+		for range 40 {
+			equal(t, "status", (<-responses).Code, 200)
+		}
 	})
 }
 

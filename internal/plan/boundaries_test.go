@@ -299,7 +299,7 @@ func TestHostFieldsMayFillResponseUpToItsLimit(t *testing.T) {
 // A roomFor is a Reservation that grants at most this number of bytes.
 type roomFor int
 
-func (most roomFor) Grow(n int) *Error {
+func (most roomFor) Resize(n int) *Error {
 	if n > int(most) {
 		return &Error{Message: "no room", Code: CodeLimit}
 	}

@@ -74,7 +74,7 @@ func (r *run) host(f *field, src any) bool {
 		}
 	}
 	r.path = r.path[:h.base]
-	defer func() { r.treeBytes = 0 }()
+	defer r.freeTree()
 	return h.write(root)
 }
 

@@ -15,11 +15,12 @@ func (b *Bound) maxBytes() int {
 	return math.MaxInt / 4 // so that it can be doubled
 }
 
-// A Reservation is the memory that is reserved for a response. It grows with the response.
+// A Reservation is the memory that is reserved for a response. It grows with the response, and shrinks after a field of
+// the host.
 type Reservation interface {
-	// Grow reserves memory for a response of n bytes in total. If it returns an error, the run ends, and the
+	// Resize reserves n bytes in total. If n is more than before and Resize returns an error, the run ends, and the
 	// response has only this error and no data.
-	Grow(n int) *Error
+	Resize(n int) *Error
 }
 
 const (
@@ -70,10 +71,12 @@ func (r *run) overflow(n int) bool {
 		if small := xsync.SmallBytes - r.treeBytes; n < small {
 			size = min(size, small) // a larger reservation is refused earlier, and the response may remain small
 		}
-		if err = r.Reservation.Grow(size + r.treeBytes); err == nil {
+		size = max(size, cap(r.dst)) // a reused buffer may be larger
+		if err = r.Reservation.Resize(size + r.treeBytes); err == nil {
 			r.reserved = min(size, limit)
-			if room := len(r.dst) + r.reserved - n; room > cap(r.dst) { // slices.Grow may take a quarter more
-				r.dst = append(make([]byte, 0, room), r.dst...)
+			// slices.Grow may take a quarter more. A tree takes far more memory than its JSON, whose length is unknown.
+			if r.treeBytes == 0 && r.reserved > cap(r.dst) {
+				r.dst = append(make([]byte, 0, r.reserved), r.dst...)
 			}
 			r.threshold = min(n+yieldBytes, r.reserved)
 			return false
@@ -85,4 +88,14 @@ func (r *run) overflow(n int) bool {
 		r.cache.limitHit(r.ctx, err.Limit)
 	}
 	return true
+}
+
+// freeTree is called when the tree of a host's field is garbage. It reduces the reservation to the response, because
+// the query may wait for the Backend from now on.
+func (r *run) freeTree() {
+	r.treeBytes = 0
+	if room := cap(r.dst); r.reserved > room {
+		r.reserved, r.threshold = room, min(r.threshold, room)
+		_ = r.Reservation.Resize(room)
+	}
 }

@@ -13,7 +13,7 @@ import (
 // A recordingReservation records the requested sizes and grants them.
 type recordingReservation struct{ requests []int }
 
-func (g *recordingReservation) Grow(n int) *Error {
+func (g *recordingReservation) Resize(n int) *Error {
 	g.requests = append(g.requests, n)
 	return nil
 }
@@ -67,6 +67,16 @@ func TestResponsesGrowWithinTheirReservation(t *testing.T) {
 			t.Errorf("%d objects: got %d bytes with a capacity of %d, but reserved %d",
 				n, len(dst), cap(dst), room.requests)
 		}
+	}
+}
+
+// A response in a large reused buffer needs the whole capacity of the buffer.
+func TestReusedBufferIsReservedWithItsWholeCapacity(t *testing.T) {
+	b, room := objects(t, 100), new(recordingReservation)
+	b.Reservation = room
+	b.Run(t.Context(), nil, make([]byte, 0, 32<<10))
+	if !slices.Equal(room.requests, []int{32 << 10}) {
+		t.Errorf("reserved %d for a buffer of 32 KiB", room.requests)
 	}
 }
 
