@@ -31,6 +31,7 @@ func TestSubscriptionsOfClientsThatDoNotReadDoNotDelayOthers(t *testing.T) {
 		l := openStarted(t, c, Options[int]{Window: 5})
 		var clients [40]Client
 		for i := range 10_000 {
+			clients[i/250].SetBlocked(true)
 			expect(t, resumeAs(t, l, &clients[i/250], cursorOf(5000+i))) // requests its page
 		}
 		r := resumeAs(t, l, new(Client), cursorOf(100))

@@ -106,6 +106,7 @@ func TestCatchingUpReaderUsesLittleMemoryAndReleasesIt(t *testing.T) {
 				return blocks, err
 			},
 		}, Options[block]{Logger: quiet})
+		limitHeld(l, n) // each reader has a page
 		l.Start()
 		synctest.Wait()
 		goroutines, before := runtime.NumGoroutine(), heapInUse()

@@ -9,9 +9,11 @@ import (
 
 const (
 	// maxHeldPages is the maximum number of pages in memory that readers have not read to the end. Without a limit,
-	// each reader that stops reading would keep a page in memory. For readers that search, it is maxHeldSearches.
-	maxHeldPages    = 768
-	maxHeldSearches = 256
+	// each reader that stops reading would keep a page in memory. It is small, because readers that have a page wait
+	// for turns in the order in which they got it. Those that wait for a page are served by pageQueue, which prefers
+	// readers that have received few. For readers that search, the limit is maxHeldSearches.
+	maxHeldPages    = 32
+	maxHeldSearches = 16
 
 	// holdTime is the minimum time for which a page is kept for its readers before it may be dropped.
 	holdTime = time.Second

@@ -95,8 +95,10 @@ func TestRecentPagesAreReadFirstAndAllPagesEventually(t *testing.T) {
 		c := newChain(16_000)
 		c.pageTakes = 10 * time.Millisecond
 		l := openStarted(t, c, Options[int]{Window: 5})
-		for i := range 2000 { // with 16 concurrent calls, the last page would be read after 125 rounds
-			expect(t, resume(t, l, cursorOf(i+1), 1<<30))
+		var clients [2000]Client
+		for i := range clients { // with 16 concurrent calls, the last page would be read after 125 rounds
+			clients[i].SetBlocked(true) // so that pages that are not taken leave room for others
+			expect(t, resumeAs(t, l, &clients[i], cursorOf(i+1)))
 		}
 		future := resume(t, l, cursorOf(16_100), 1)
 		expect(t, future)
