@@ -42,6 +42,9 @@ func TestMergeWithoutMissingBlocksIsNotAGap(t *testing.T) {
 		if s := l.Stats(); s.GapsFound != 0 || !l.Window().Live {
 			t.Errorf("stats are %+v and the window is %+v, want no gap and a live window", s, l.Window())
 		}
+		if f.most > 2 {
+			t.Errorf("Before was called for %d blocks, want at most 2: earlier ones may be far back", f.most)
+		}
 	})
 }
 

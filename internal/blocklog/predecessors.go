@@ -100,7 +100,7 @@ func (l *Log[B]) findUnnumbered(
 // shard that it reads, the last block before the missing ones. Both results are in ascending order.
 //
 // A block continues its own shard, the parent shard after a split, or two shards after a merge. For each of these
-// shards, blocksBefore reads the last blocks with one small call. If the block before one of the results is in another
+// shards, blocksBefore reads the last blocks with a small call. If the block before one of the results is in another
 // shard, it reads that shard too.
 func (l *Log[B]) blocksBefore(
 	ctx context.Context, b B, at Place, v verdict, known shardHeads, begun string,
@@ -119,21 +119,10 @@ func (l *Log[B]) blocksBefore(
 			return nil, nil, errStillMissing
 		}
 		shard := steps[i].shard
-		blocks, err := l.src.Before(ctx, steps[i].block, &shard, predecessorBlocks)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading the predecessors of a block: %w", err)
-		}
-		entries, err := l.ascending(blocks, "")
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading the predecessors of a block: %w", err)
-		}
 		after := known.reached(Place{Workchain: at.Workchain, Shard: shard}, begun)
-		late := slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
-		if late == 0 && len(entries) == predecessorBlocks {
-			return nil, nil, errStillMissing
-		}
-		if late < 0 {
-			late = len(entries)
+		entries, late, err := l.lastBefore(ctx, steps[i].block, shard, after)
+		if err != nil {
+			return nil, nil, err
 		}
 		if late > 0 {
 			heads = append(heads, entries[late-1])
@@ -164,6 +153,31 @@ func (l *Log[B]) blocksBefore(
 	slices.SortFunc(all, ascending)
 	slices.SortFunc(heads, ascending)
 	return all, heads, nil
+}
+
+// lastBefore returns the last blocks before b in a shard, in ascending order, and the index of the first one after the
+// cursor after. It reads two blocks, and more only if all of them are after that cursor: if the shard had few blocks
+// lately, earlier ones are far back, and a Backend may need seconds to find them.
+func (l *Log[B]) lastBefore(
+	ctx context.Context, b B, shard uint64, after string,
+) (entries []entry[B], late int, err error) {
+	for n := 2; n <= predecessorBlocks; n *= 4 {
+		blocks, err := l.src.Before(ctx, b, &shard, n)
+		if err == nil {
+			entries, err = l.ascending(blocks, "")
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("reading the predecessors of a block: %w", err)
+		}
+		late = slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
+		if late < 0 {
+			return entries, len(entries), nil
+		}
+		if late > 0 || len(entries) < n {
+			return entries, late, nil
+		}
+	}
+	return nil, 0, errStillMissing
 }
 
 // searchFrom returns the cursor after which a search that has found block e must begin. This is f.after, with two

@@ -82,6 +82,7 @@ type shardSource struct {
 	pages   []string                                        // cursor of each Page
 	asked   []string                                        // cursor of each Between
 	looked  []int                                           // number of the block of each Before
+	most    int                                             // largest number of blocks of a Before
 	paging  chan struct{}                                   // if not nil, Page waits until it is closed
 	between func(ctx context.Context) ([]shardBlock, error) // if not nil, replaces Between
 	before  func(ctx context.Context) ([]shardBlock, error) // if not nil, replaces Before in a single shard
@@ -163,6 +164,7 @@ func (f *shardSource) source() Source[shardBlock] {
 		Before: func(ctx context.Context, before shardBlock, shard *uint64, n int) ([]shardBlock, error) {
 			f.mu.Lock()
 			f.looked = append(f.looked, before.number)
+			f.most = max(f.most, n)
 			instead := f.before
 			s := f.storedBefore(before.number, n, func(p shardBlock) bool {
 				return shard == nil || p.Workchain == before.Workchain && p.Shard == *shard
