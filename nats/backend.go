@@ -29,6 +29,8 @@ type Backend struct {
 	searches searchQueue
 	pages    pageQueue
 	balances semaphore    // held by each request for a balance
+	batched  semaphore    // held by those of them that belong to a call of Balances
+	batches  semaphore    // held by each call of Balances for more than fewAccounts
 	slow     atomic.Int32 // number of slow pages in progress; see isSlow
 	mirrored atomic.Bool  // whether a mirror has responded to a read
 }
@@ -42,6 +44,16 @@ func (s semaphore) acquire(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// tryAcquire reports whether a place was free, and takes it. It does not wait.
+func (s semaphore) tryAcquire() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -59,29 +71,27 @@ var errTooManySearches = errors.New("too many searches by shard or other slow re
 // rejects further ones.
 type searchQueue struct {
 	running  semaphore
-	admitted chan struct{}
+	admitted semaphore
 }
 
 func newSearchQueue() searchQueue {
-	return searchQueue{make(semaphore, 1), make(chan struct{}, 1+maxWaitingSearches)}
+	return searchQueue{make(semaphore, 1), make(semaphore, 1+maxWaitingSearches)}
 }
 
 func (q searchQueue) acquire(ctx context.Context) error {
-	select {
-	case q.admitted <- struct{}{}:
-	default:
+	if !q.admitted.tryAcquire() {
 		return failed("read blocks", errTooManySearches)
 	}
 	err := q.running.acquire(ctx)
 	if err != nil {
-		<-q.admitted
+		q.admitted.release()
 	}
 	return failed("read blocks", err)
 }
 
 func (q searchQueue) release() {
 	q.running.release()
-	<-q.admitted
+	q.admitted.release()
 }
 
 // maxSlowPages is the maximum number of slow pages that may be read at the same time while
@@ -170,6 +180,7 @@ func newBackend(nc *nats.Conn, o Options) *Backend {
 	return &Backend{
 		nc: nc, opts: o, names: namesOf(o.Chain), searches: newSearchQueue(), pages: newPageQueue(),
 		survey: survey{sem: make(semaphore, 1)}, balances: make(semaphore, maxBalances),
+		batched: make(semaphore, maxBatched), batches: make(semaphore, maxBatches),
 	}
 }
 

@@ -2,6 +2,7 @@ package natschain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -48,29 +49,49 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 const maxDigits = 1000
 
 const (
-	// concurrentBalances is the maximum number of requests that one Balances call has in flight or waiting.
-	concurrentBalances = 64
 	// maxBalances is the maximum number of requests for balances that a Backend has in flight. A server queues up to
 	// 10,000 requests of all hosts. If more arrive, it drops the whole queue.
 	maxBalances = 128
+	// maxBatched is the maximum number of these requests that calls of Balances have in flight. Otherwise single
+	// balances would wait for all accounts of such calls.
+	maxBatched = maxBalances / 2
+	// maxBatches is the maximum number of calls of Balances for more than fewAccounts. It leaves calls to others of the
+	// 64 that a Handler has in flight by default (Limits.InFlight), also if maxSlowPages are in progress.
+	maxBatches  = 24
+	fewAccounts = 4
 )
+
+var errTooManyBatches = errors.New("too many calls for many balances are in progress: retry later")
 
 // Balances returns the balances of several accounts in nano-units. The balance of an
 // account that the bucket does not contain is nil. Balances sends its requests
-// concurrently.
+// concurrently. The accounts of all calls take turns. While 24 calls for more than 4
+// accounts each are in progress, further ones return an error that wraps
+// [chaingql.ErrUnavailable].
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	if len(addrs) > fewAccounts {
+		if !b.batches.tryAcquire() {
+			return nil, failed("read balances", errTooManyBatches)
+		}
+		defer b.batches.release()
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
 		wg  sync.WaitGroup
-		sem = make(chan struct{}, concurrentBalances)
 		all = make([]*big.Int, len(addrs))
 	)
 	for i := range addrs {
-		sem <- struct{}{}
+		once, done := context.WithTimeout(ctx, b.opts.Timeout)
+		if err := b.batched.acquire(once); err != nil {
+			done()
+			cancel(failed("read balances", err))
+			break
+		}
 		wg.Go(func() {
-			defer func() { <-sem }()
-			nano, err := b.Balance(ctx, addrs[i])
+			defer done()
+			defer b.batched.release()
+			nano, err := b.Balance(once, addrs[i])
 			if err != nil && err != chaingql.ErrNotFound {
 				cancel(err)
 			}

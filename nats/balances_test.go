@@ -3,6 +3,7 @@ package natschain_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,10 +15,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestRequestsForBalancesAreBounded starts many calls for balances while the server does not respond. If hosts had too
-// many requests in flight, a server would drop all of them. A waiting call must end with its context.
-func TestRequestsForBalancesAreBounded(t *testing.T) {
-	const bound = 128
+// A stalledLeader receives requests for balances. It responds to those for the account quick at once, and to all others
+// after open was called.
+type stalledLeader struct {
+	*natschain.Backend // sends its requests to the stalledLeader
+
+	arrived atomic.Int64  // number of requests
+	news    chan struct{} // receives a value after each of them, unless it is full
+	open    func()
+}
+
+var quick = chaingql.Address{ID: [32]byte{0x11}}
+
+func newStalledLeader(t *testing.T) *stalledLeader {
 	s := newBroker(t, func(o *server.Options) { o.JetStream = false })
 	connect := func() *nats.Conn {
 		nc, err := nats.Connect(s.ClientURL())
@@ -27,15 +37,18 @@ func TestRequestsForBalancesAreBounded(t *testing.T) {
 		t.Cleanup(nc.Close)
 		return nc
 	}
-	var arrived atomic.Int64
-	open, full := make(chan struct{}), make(chan struct{})
-	leader := connect()
+	l, opened, leader := &stalledLeader{news: make(chan struct{}, 1)}, make(chan struct{}), connect()
+	l.open = func() { close(opened) }
 	if _, err := leader.Subscribe("$JS.API.STREAM.MSG.GET.KV_chain_balances", func(m *nats.Msg) {
-		if arrived.Add(1) == bound {
-			close(full)
+		l.arrived.Add(1)
+		select {
+		case l.news <- struct{}{}:
+		default:
 		}
 		go func() {
-			<-open
+			if !strings.Contains(string(m.Data), "_11") {
+				<-opened
+			}
 			_ = m.Respond([]byte(`{"message":{"data":"Nw=="}}`))
 		}()
 	}); err != nil {
@@ -44,25 +57,119 @@ func TestRequestsForBalancesAreBounded(t *testing.T) {
 	if err := leader.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	b := natschain.Bare(connect(), &natschain.Options{Timeout: time.Hour})
-	var calls sync.WaitGroup
+	l.Backend = natschain.Bare(connect(), &natschain.Options{Timeout: time.Hour})
+	return l
+}
+
+// callMany starts 8 calls for the balances of 50 accounts each.
+func (l *stalledLeader) callMany(t *testing.T, calls *sync.WaitGroup) {
 	for range 8 {
 		calls.Go(func() {
-			all, err := b.Balances(t.Context(), make([]chaingql.Address, 50))
+			all, err := l.Balances(t.Context(), make([]chaingql.Address, 50))
 			if err != nil || all[49].Int64() != 7 {
 				t.Errorf("Balances: got %v and error %v, want 7 for each account", all, err)
 			}
 		})
 	}
-	<-full
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+}
+
+// await waits until n requests have arrived.
+func (l *stalledLeader) await(t *testing.T, n int64) {
+	t.Helper()
+	late := time.After(5 * time.Second)
+	for l.arrived.Load() < n {
+		select {
+		case <-l.news:
+		case <-late:
+			t.Errorf("got %d requests in flight, want %d", l.arrived.Load(), n)
+			return
+		}
+	}
+}
+
+// expectAtMost checks that no more than n requests have arrived.
+func (l *stalledLeader) expectAtMost(t *testing.T, n int64) {
+	t.Helper()
+	if got := l.arrived.Load(); got > n {
+		t.Errorf("got %d requests, want at most %d", got, n)
+	}
+}
+
+// TestRequestsForBalancesAreBounded starts many calls for balances while the server does not respond. If hosts had too
+// many requests in flight, a server would drop all of them. A waiting call must end with its context.
+func TestRequestsForBalancesAreBounded(t *testing.T) {
+	l := newStalledLeader(t)
+	var calls sync.WaitGroup
+	l.callMany(t, &calls)
+	for range 100 {
+		calls.Go(func() {
+			if nano, err := l.Balance(t.Context(), chaingql.Address{}); err != nil || nano.Int64() != 7 {
+				t.Errorf("Balance: got %v and error %v, want 7", nano, err)
+			}
+		})
+	}
+	l.await(t, 128)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := b.Balance(ctx, chaingql.Address{}); !errors.Is(err, chaingql.ErrUnavailable) {
-		t.Errorf("Balance without a free slot: got error %v, want ErrUnavailable", err)
+	if _, err := l.Balance(ctx, quick); !errors.Is(err, chaingql.ErrUnavailable) {
+		t.Errorf("Balance without a free place: got error %v, want ErrUnavailable", err)
 	}
-	if n := arrived.Load(); n != bound {
-		t.Errorf("got %d requests in flight, want %d", n, bound)
+	if _, err := l.Balances(ctx, []chaingql.Address{quick}); err == nil {
+		t.Error("Balances without a free place returned no error")
 	}
-	close(open)
+	l.expectAtMost(t, 128)
+	l.open()
 	calls.Wait()
+}
+
+// TestManyBalancesDelayNoSingleOne reads a balance while strangers read many, whose responses are late.
+func TestManyBalancesDelayNoSingleOne(t *testing.T) {
+	l := newStalledLeader(t)
+	var calls sync.WaitGroup
+	l.callMany(t, &calls)
+	l.await(t, 64)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if nano, err := l.Balance(ctx, quick); err != nil || nano.Int64() != 7 {
+		t.Errorf("Balance: got %v and error %v, want 7", nano, err)
+	}
+	l.expectAtMost(t, 65)
+	l.open()
+	calls.Wait()
+}
+
+// TestCallsForManyBalancesAreBounded starts more calls for many balances than may be in progress. They must not occupy
+// all calls that a Handler has in flight. Calls for few balances must not wait for all accounts of the others.
+func TestCallsForManyBalancesAreBounded(t *testing.T) {
+	l := newStalledLeader(t)
+	var calls sync.WaitGroup
+	refused := make(chan error, 6)
+	for range 24 + cap(refused) {
+		calls.Go(func() {
+			if _, err := l.Balances(t.Context(), make([]chaingql.Address, 30)); err != nil {
+				refused <- err
+			}
+		})
+	}
+	for range cap(refused) {
+		err := <-refused
+		if !errors.Is(err, chaingql.ErrUnavailable) || !strings.Contains(err.Error(), "too many calls") {
+			t.Errorf("a call above the limit: got error %v, want ErrUnavailable because of too many calls", err)
+		}
+	}
+	l.await(t, 64)
+	calls.Go(func() {
+		if _, err := l.Balances(t.Context(), make([]chaingql.Address, 4)); err != nil {
+			t.Errorf("Balances of 4 accounts: got error %v", err)
+		}
+		l.expectAtMost(t, 24*30/2)
+	})
+	if _, err := l.Balance(t.Context(), quick); err != nil { // meanwhile, the call above begins to wait
+		t.Errorf("Balance: got error %v", err)
+	}
+	l.open()
+	calls.Wait()
+	if _, err := l.Balances(t.Context(), make([]chaingql.Address, 30)); err != nil || len(refused) > 0 {
+		t.Errorf("when the calls have ended: got error %v, and %d of 24 calls failed", err, len(refused))
+	}
 }
