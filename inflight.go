@@ -19,7 +19,7 @@ var errNoRoom = noRoom().Error
 
 // waitingDivisor is the divisor of PendingResponseBytes for the part that queries may hold while they wait for the
 // Backend. It cannot be freed for others before the Backend has responded.
-const waitingDivisor = 4
+const waitingDivisor = 2
 
 // acquire takes a slot for one Backend call of a query; release frees the slot. acquire waits for at most half of
 // BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they began to wait, so that a

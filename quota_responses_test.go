@@ -198,7 +198,7 @@ func TestSocketResponseEndsUnreadHTTPResponsesAtOnce(t *testing.T) {
 		h := newPagesHandler(t, 4<<20)
 		n := serve(t, h)
 		large := pages()
-		for range 6 {
+		for range 7 {
 			n.wire(t).post("/demo/graphql", large, len(large))
 			synctest.Wait()
 		}

@@ -67,11 +67,11 @@ func (r *run) overflow(n int) bool {
 		r.threshold = min(n+yieldBytes, r.reserved)
 		return false
 	default:
-		size := 2 * n
+		size := n + n/4 // more would keep room from others while the query waits for the Backend
 		if small := xsync.SmallBytes - r.treeBytes; n < small {
-			size = min(size, small) // a larger reservation is refused earlier, and the response may remain small
+			size = min(2*n, small) // a larger reservation is refused earlier, and the response may remain small
 		}
-		size = max(size, cap(r.dst)) // a reused buffer may be larger
+		size = max(min(size, limit), cap(r.dst)) // a reused buffer may be larger
 		if err = r.Reservation.Resize(size + r.treeBytes); err == nil {
 			r.reserved = min(size, limit)
 			// slices.Grow may take a quarter more. A tree takes far more memory than its JSON, whose length is unknown.
