@@ -96,6 +96,14 @@ type Backend interface {
 	Follow(ctx context.Context, after Cursor) iter.Seq2[Block, error]
 }
 
+type subscriptionsKey struct{}
+
+// ForSubscriptions reports whether the Handler calls Blocks with ctx for its subscriptions, and not for a query of one
+// client. It reads such pages when it starts, when it checks whether blocks are missing before a new one, and for
+// clients that resume. A Backend that refuses calls, or lets them wait, if clients make too many should not do so with
+// these: live blocks of all subscribers may wait for them. The Handler makes about 20 of them at a time at most.
+func ForSubscriptions(ctx context.Context) bool { return ctx.Value(subscriptionsKey{}) != nil }
+
 // A BalanceBatcher is a [Backend] that can read several balances in one round trip. For a request with several
 // addresses, the Handler then calls Balances once, instead of Balance for each address.
 type BalanceBatcher interface {

@@ -27,12 +27,15 @@ var (
 
 // source adapts the Backend to the block log of chain c.
 func source(r *resolvers, c *chain) blocklog.Source[Block] {
+	page := func(ctx context.Context, q BlocksQuery) ([]Block, error) {
+		return r.page(context.WithValue(ctx, subscriptionsKey{}, true), c, q)
+	}
 	return blocklog.Source[Block]{
 		Recent: func(ctx context.Context, n int) ([]Block, error) {
 			if err := r.chains.wait(ctx); err != nil {
 				return nil, err
 			}
-			return r.page(ctx, c, BlocksQuery{Last: n})
+			return page(ctx, BlocksQuery{Last: n})
 		},
 		Follow: func(ctx context.Context, after string) iter.Seq2[Block, error] {
 			return func(yield func(Block, error) bool) {
@@ -52,18 +55,18 @@ func source(r *resolvers, c *chain) blocklog.Source[Block] {
 			}
 		},
 		Page: func(ctx context.Context, after string, n int) ([]Block, error) {
-			return r.page(ctx, c, BlocksQuery{After: Cursor(after), First: n})
+			return page(ctx, BlocksQuery{After: Cursor(after), First: n})
 		},
 		Between: func(ctx context.Context, after string, before Block, n int) ([]Block, error) {
 			q := BlocksQuery{Workchain: &before.Workchain, After: Cursor(after), Before: before.Cursor, First: n}
-			return r.page(ctx, c, q)
+			return page(ctx, q)
 		},
 		Before: func(ctx context.Context, b Block, shard *uint64, n int) ([]Block, error) {
 			q := BlocksQuery{Shard: shard, Before: b.Cursor, Last: n}
 			if shard != nil {
 				q.Workchain = &b.Workchain
 			}
-			return r.page(ctx, c, q)
+			return page(ctx, q)
 		},
 		Cursor:  func(b Block) string { return string(b.Cursor) },
 		Prepare: c.prepare,

@@ -22,7 +22,7 @@ type Backend struct {
 	steps   *cache[uint32, []chaingql.Block]
 	headers *cache[lite.BlockID, header] // of shard blocks, for steps that take longer to read than one call may take
 
-	pages, searches, newestPages, batches semaphore
+	pages, searches, newestPages, catchUps, batches semaphore
 
 	searching chan struct{} // full while a call of oldestStep searches
 
@@ -79,6 +79,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		pages:       newSemaphore(maxPages, waitingPages, errPages),
 		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),
 		newestPages: newSemaphore(1, waitingNewest, errPages),
+		catchUps:    newSemaphore(maxCatchUps, waitingCatchUps, errPages),
 		batches:     newSemaphore(maxBatches, waitingBatches, errBatches),
 		searching:   make(chan struct{}, 1),
 	}

@@ -31,12 +31,13 @@ var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blo
 //   - the filter skips many blocks, but four such pages are querying servers and four more are
 //     waiting
 //
-// In the last two cases, the error wraps [chaingql.ErrUnavailable], because a later call may succeed.
+// In the last two cases, the error wraps [chaingql.ErrUnavailable], because a later call may succeed. They do not apply
+// to pages that a Handler reads for its subscriptions ([chaingql.ForSubscriptions]).
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := b.newPageReader(q)
+	s := b.newPageReader(ctx, q)
 	defer s.release()
 	ctx = withUse(ctx, s.use)
 	r, err := b.masterRange(ctx, q, s)

@@ -60,7 +60,7 @@ func (b *Backend) find(ctx context.Context, head, want lite.BlockID) (found chai
 		return found, chaingql.ErrBlockNotFound
 	}
 	q := chaingql.BlocksQuery{Workchain: &want.Workchain, First: 1}
-	s := b.newPageReader(q)
+	s := b.newPageReader(ctx, q)
 	defer s.release()
 	master := want.SeqNo
 	switch {

@@ -24,6 +24,10 @@ const (
 	// that wait.
 	maxSearches, waitingSearches = 4, 4
 
+	// maxCatchUps is the maximum number of pages for clients that resume that query servers at the
+	// same time. A Handler never has more than waitingCatchUps of them wait.
+	maxCatchUps, waitingCatchUps = 4, 64
+
 	// maxBatches is the maximum number of calls of Balances for more than fewBalances accounts that
 	// query servers at the same time. Each of them has up to 8 queries in flight. waitingBatches is
 	// the maximum number of these calls that wait. They count as one call in flight of a Handler.
@@ -86,20 +90,29 @@ func (r semaphore) release() {
 // reads such a page when it starts, before it can follow the chain. If these pages shared a
 // semaphore with other pages, clients that take all slots could prevent the Handler from
 // following.
+//
+// Pages that a Handler reads for its subscriptions are never searches, for the same reason, and are as urgent. Those
+// for clients that resume have a semaphore of their own. The others need no slot: live blocks may wait for them, and a
+// Handler reads only a few of them at a time.
 type pageReader struct {
 	*Backend
 	searchAfter uint32 // number of masterchain blocks after which the page is a search
 	use         use
-	first       *semaphore // semaphore to use while the page is not a search
+	first       *semaphore // semaphore to use while the page is not a search, or nil
 	held        *semaphore // semaphore from which the pageReader holds a slot, or nil
 	isSearch    bool
 	sender      *server // that sent the oldest block, if the page begins there
 }
 
-func (b *Backend) newPageReader(q chaingql.BlocksQuery) *pageReader {
+func (b *Backend) newPageReader(ctx context.Context, q chaingql.BlocksQuery) *pageReader {
 	n := max(q.First, q.Last)
 	s := &pageReader{Backend: b, searchAfter: max(minSearchDistance, uint32(max(n, 0))), use: forPage, first: &b.pages}
-	if q == (chaingql.BlocksQuery{Last: n}) {
+	switch {
+	case chaingql.ForSubscriptions(ctx) && q == (chaingql.BlocksQuery{After: q.After, First: n}):
+		s.use, s.first = forBalance, &b.catchUps
+	case chaingql.ForSubscriptions(ctx):
+		s.use, s.first = forBalance, nil
+	case q == (chaingql.BlocksQuery{Last: n}):
 		s.use, s.first = forBalance, &b.newestPages
 	}
 	return s
@@ -113,7 +126,7 @@ func (s *pageReader) read(
 	if steps, ok := s.cachedSteps(r); ok {
 		return steps, nil
 	}
-	s.isSearch = s.isSearch || passed >= s.searchAfter && s.use == forPage || q.Shard != nil
+	s.isSearch = s.isSearch || s.use == forPage && (passed >= s.searchAfter || q.Shard != nil)
 	to := s.first
 	if s.isSearch {
 		to = &s.searches
@@ -139,6 +152,9 @@ func (s *pageReader) switchTo(ctx context.Context, to *semaphore) error {
 		return nil
 	}
 	s.release()
+	if to == nil {
+		return nil
+	}
 	if err := to.acquire(ctx); err != nil {
 		return err
 	}

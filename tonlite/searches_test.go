@@ -109,7 +109,7 @@ type loadedHandler struct {
 	*chaingql.Handler
 	t    *testing.T
 	ctx  context.Context
-	live chan struct{} // receives a value when the Handler receives a block from Follow
+	live chan uint32 // receives the seq_no of each new masterchain block that the Handler delivers
 	wait *sync.WaitGroup
 }
 
@@ -120,15 +120,14 @@ func newLoadedHandler(t *testing.T, m *memoryNetwork) (*loadedHandler, *liteserv
 	server.Forget(10)
 	b := m.open(server.Config(), &tonlite.Options{Cache: 16})
 	server.Delay(100 * time.Millisecond)
-	live := make(chan struct{}, 1)
+	live := make(chan uint32, 100)
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &loadedHandler{t: t, ctx: ctx, live: live, wait: new(sync.WaitGroup)}
 	s.Handler = chaingql.New(b, &chaingql.Options{
 		Logger: slog.New(slog.DiscardHandler),
-		Hooks: chaingql.Hooks{BlockReceived: func(chaingql.Block, time.Duration) {
-			select {
-			case live <- struct{}{}:
-			default:
+		Hooks: chaingql.Hooks{BlockReceived: func(block chaingql.Block, _ time.Duration) {
+			if block.Workchain == -1 {
+				live <- block.SeqNo
 			}
 		}},
 	})
