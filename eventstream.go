@@ -148,19 +148,24 @@ func (h *Handler) send(
 
 // eventTurns bound how many event streams read stored blocks at the same time, because thousands of them would delay
 // everything else. Those whose last search found nothing have turns of their own, and so have those that have not found
-// anything yet: a client that resumes does not wait for all that already receive stored blocks. Streams that have
+// anything yet: a client that resumes does not wait for all that already receive stored blocks. Nor does a client that
+// needs few blocks wait for those whose turns have taken maxShortTurns since they were live. Streams that have
 // fallen behind the newest block, as all live ones do after a burst of blocks, do not wait for any of them.
-type eventTurns struct{ recent, first, found, nothing *xsync.Semaphore }
+type eventTurns struct{ recent, first, found, nothing, foundLong, nothingLong *xsync.Semaphore }
 
 func newEventTurns() eventTurns { return eventTurnsOf(max(1, runtime.GOMAXPROCS(0)/2)) }
 
 // eventTurnsOf returns turns of each kind for n streams at the same time.
 func eventTurnsOf(n int) eventTurns {
-	return eventTurns{xsync.NewSemaphore(n), xsync.NewSemaphore(n), xsync.NewSemaphore(n), xsync.NewSemaphore(n)}
+	turn := func() *xsync.Semaphore { return xsync.NewSemaphore(n) }
+	return eventTurns{turn(), turn(), turn(), turn(), turn(), turn()}
 }
 
 // maxEventTurn is the time after which a stream that has found something ends its turn.
 const maxEventTurn = time.Millisecond
+
+// maxShortTurns is the time that the turns of a stream may take until it has turns with others that read much.
+const maxShortTurns = 10 * time.Millisecond
 
 // An eventStream adapts a subscription to package gqlsse. The event ids are cursors. A browser sends the last one when
 // it reconnects.
@@ -170,6 +175,7 @@ type eventStream struct {
 	turn        *xsync.Semaphore // of which the stream has a slot, until Pause; may be nil
 	turnEnd     time.Duration    // on the Clock
 	found       bool             // the turn has found something
+	used        time.Duration    // by turns since the stream was live
 	nextTurn    *xsync.Semaphore // for the next turn, if one is needed; nil before the first one
 	leaving     atomic.Bool      // the Handler is shutting down, or the stream's lifetime has ended
 	ended       error            // why the Handler ended the stream; nil if it did not
@@ -208,12 +214,16 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 func (s *eventStream) setNextTurn(found bool) {
 	switch {
 	case !s.behind():
-		s.nextTurn = s.turns.recent
+		s.nextTurn, s.used = s.turns.recent, 0
 	case !found && !s.more(): // waits for its page
 		if s.nextTurn == s.turns.recent {
 			s.nextTurn = s.turns.first
 		}
 	case s.nextTurn == s.turns.recent: // reads the window, in which it has fallen behind
+	case s.used > maxShortTurns && found:
+		s.nextTurn = s.turns.foundLong
+	case s.used > maxShortTurns:
+		s.nextTurn = s.turns.nothingLong
 	case found:
 		s.nextTurn = s.turns.found
 	default:
@@ -232,6 +242,7 @@ func (s *eventStream) beginTurn() {
 func (s *eventStream) Pause() {
 	if s.turn != nil {
 		s.turn.Release()
+		s.used += xsync.Clock(maxEventTurn) - s.turnEnd
 	}
 	s.turn, s.found = nil, false
 }

@@ -112,6 +112,30 @@ func TestEventStreamsThatResumeDoNotWaitForOthers(t *testing.T) {
 	}
 }
 
+// A client that needs few blocks does not wait for those that have read many, even if these all have blocks to read.
+func TestEventStreamsThatNeedLittleDoNotWaitForThoseThatReadMuch(t *testing.T) {
+	for name, found := range map[string]bool{"that search": false, "that find blocks": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := twoTurns()
+				streams, _ := storedStreams(turns, 50, found)
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				for _, s := range streams {
+					wg.Go(func() { s.read(30) })
+				}
+				time.Sleep(600 * time.Millisecond) // each has read for 20 ms or more
+				needsLittle, _ := storedStreams(turns, 1, found)
+				begun := time.Now()
+				needsLittle[0].read(5)
+				if took := time.Since(begun); took > 15*time.Millisecond {
+					t.Errorf("5 turns took %s", took)
+				}
+			})
+		})
+	}
+}
+
 // After a burst of blocks, live streams read blocks that were new while they wrote others.
 func TestEventStreamsThatWereLiveDoNotWaitForOthers(t *testing.T) {
 	for name, found := range map[string]bool{"that search": false, "that find blocks": true} {

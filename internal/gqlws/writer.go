@@ -156,6 +156,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	begun, late := xsync.Clock(0), false
+	last := begun
 	turn := c.turn
 	var resumed *operation // the one whose first call of Next was the last one
 	c.turn = paceLive
@@ -210,8 +211,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			}
 			op := c.ready[i]
 			c.ready = slices.Delete(c.ready, i, i+1)
-			op.queued = false
-			op.inCall = true
+			op.queued, op.inCall = false, true
 			if op.pace == paceFirst {
 				resumed = op
 			}
@@ -219,7 +219,9 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			if op.pace != paceBehind {
 				resumed = nil
 			}
-			late = len(c.ready) > 0 && xsync.Clock(0)-begun > turn.maxTime()
+			now := xsync.Clock(0)
+			op.used += now - last
+			last, late = now, len(c.ready) > 0 && now-begun > turn.maxTime()
 
 		default:
 			c.hasWriter = false

@@ -29,23 +29,29 @@ type writerPool struct {
 // A pace tells how long the next call of Stream.Next may take. The worker that serves a connection calls Next only of
 // operations with the pace of the connection's turn, or a faster one. So thousands of clients that read stored blocks
 // do not delay live blocks, those that find none do not delay those that find some, and neither delay those that
-// resume. None of them delay clients that have fallen behind the newest block, as all live clients do after a burst of
-// blocks.
+// resume, or that need few blocks. None of them delay clients that have fallen behind the newest block, as all live
+// clients do after a burst of blocks.
 type pace uint8
 
 const (
-	paceLive      pace = iota // new data, if any
-	paceRecent                // data that was new since the stream has last had paceLive
-	paceFirst                 // stored data, for the first time
-	paceBehind                // stored data
-	paceSearching             // stored data, of which the last call found none
-	paces                     // the number of paces
+	paceLive          pace = iota // new data, if any
+	paceRecent                    // data that was new since the stream has last had paceLive
+	paceFirst                     // stored data, for the first time
+	paceBehind                    // stored data
+	paceSearching                 // stored data, of which the last call found none
+	paceBehindLong                // as paceBehind, by an operation that has used maxShortTime since it was live
+	paceSearchingLong             // as paceSearching, by such an operation
+	paces                         // the number of paces
 )
 
 // maxFirstTime is the time after which a turn of paceFirst or paceRecent ends. It is short, because each stream has a
 // turn of paceFirst when it starts: clients that start streams again and again should not get much more time than those
 // that keep theirs. And after a burst of blocks, thousands of streams may have turns of paceRecent.
 const maxFirstTime = 100 * time.Microsecond
+
+// maxShortTime is the time that calls of Next for stored data may take until the operation has turns of a long pace. It
+// is enough for about a thousand blocks.
+const maxShortTime = 10 * time.Millisecond
 
 // maxTime returns the time after which gather ends a turn.
 func (p pace) maxTime() time.Duration {
@@ -61,15 +67,19 @@ func (p pace) maxTime() time.Duration {
 func (op *operation) setPace(found, more, behind bool) {
 	switch {
 	case !behind:
-		op.pace = paceLive
+		op.pace, op.used = paceLive, 0
 	case !found && !more:
 		op.pace = max(op.pace, paceFirst)
 	case op.pace <= paceRecent:
 		op.pace = paceRecent
-	case found:
-		op.pace = paceBehind
 	default:
 		op.pace = paceSearching
+		if found {
+			op.pace = paceBehind
+		}
+		if op.used > maxShortTime {
+			op.pace += paceBehindLong - paceBehind
+		}
 	}
 }
 

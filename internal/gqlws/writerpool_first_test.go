@@ -98,6 +98,33 @@ func TestConnectionThatResumesDoesNotWaitForOthers(t *testing.T) {
 	}
 }
 
+// A client that needs few payloads does not wait for those that have read many, even if these all have data.
+func TestConnectionThatNeedsLittleDoesNotWaitForThoseThatReadMuch(t *testing.T) {
+	for name, others := range map[string][]byte{"that find payloads": []byte("1"), "that search": nil} {
+		for _, found := range [][]byte{[]byte("1"), nil} {
+			t.Run(fmt.Sprintf("%s, for a client that finds: %t", name, found != nil), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					connect, serve := storedConns(t)
+					for range 20 {
+						connect().openStored(t, others)
+					}
+					for range 20 * 15 { // a call of Next takes a millisecond
+						serve()
+					}
+					needsLittle := connect().openStored(t, found)
+					turns := 0
+					for ; needsLittle.calls < 8 && turns < 300; turns++ {
+						serve()
+					}
+					if turns > 20 {
+						t.Errorf("8 calls of Next took %d turns", turns)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A first turn is short, so that clients that start streams again and again do not delay others. But a stream that has
 // found something continues, because it then waits for those that catch up.
 func TestFirstTurnIsShort(t *testing.T) {
