@@ -252,3 +252,40 @@ func TestDifferentConcurrentReadsAreNotCoalesced(t *testing.T) {
 		}
 	})
 }
+
+// A markedBackend counts the calls of Blocks for subscriptions and for queries of clients.
+type markedBackend struct {
+	*memchain.Chain
+	forSubscriptions, forQueries atomic.Int32
+}
+
+func (b *markedBackend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	if chaingql.ForSubscriptions(ctx) {
+		b.forSubscriptions.Add(1)
+	} else {
+		b.forQueries.Add(1)
+	}
+	return b.Chain.Blocks(ctx, q)
+}
+
+func TestPagesForSubscriptionsAreMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := weave(strings.Repeat("m", 30))
+		b := &markedBackend{Chain: chainOf(t, blocks)}
+		h, _ := newHandler(t, b, chaingql.Options{WindowSize: 5})
+		n := serve(t, mounted(h))
+		n.stream(t, fmt.Sprintf(`subscription{blocks(after:%q){seq_no}}`, blocks[3].Cursor))
+		time.Sleep(time.Second)
+		if b.forSubscriptions.Load() < 2 || b.forQueries.Load() != 0 { // the newest blocks, and those after the cursor
+			t.Errorf("a subscription made %d calls for subscriptions and %d for queries, want at least 2 and 0",
+				b.forSubscriptions.Load(), b.forQueries.Load())
+		}
+		before := b.forSubscriptions.Load()
+		query := fmt.Sprintf(`{blockchain{blocks(first:3,after:%q){edges{cursor}}}}`, blocks[3].Cursor)
+		n.ask(t, "POST", query, nil, "")
+		if b.forSubscriptions.Load() != before || b.forQueries.Load() != 1 {
+			t.Errorf("a query made %d calls for subscriptions and %d for queries, want 0 and 1",
+				b.forSubscriptions.Load()-before, b.forQueries.Load())
+		}
+	})
+}
