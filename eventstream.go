@@ -161,8 +161,12 @@ func eventTurnsOf(n int) eventTurns {
 	return eventTurns{turn(), turn(), turn(), turn(), turn(), turn()}
 }
 
-// maxEventTurn is the time after which a stream that has found something ends its turn.
-const maxEventTurn = time.Millisecond
+// maxEventTurn is the time after which a stream that has found something ends its turn. A first turn is short, because
+// streams that start again and again should not get much more time than others.
+const (
+	maxEventTurn      = time.Millisecond
+	maxFirstEventTurn = 100 * time.Microsecond
+)
 
 // maxShortTurns is the time that the turns of a stream may take until it has turns with others that read much.
 const maxShortTurns = 10 * time.Millisecond
@@ -173,7 +177,7 @@ type eventStream struct {
 	stream
 	turns       eventTurns
 	turn        *xsync.Semaphore // of which the stream has a slot, until Pause; may be nil
-	turnEnd     time.Duration    // on the Clock
+	turnBegan   time.Duration    // on the Clock
 	found       bool             // the turn has found something
 	used        time.Duration    // by turns since the stream was live
 	nextTurn    *xsync.Semaphore // for the next turn, if one is needed; nil before the first one
@@ -194,7 +198,7 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 		return s.endFor(gqlws.ErrShutdown, shuttingDown().Error)
 	case s.credentials.Err() != nil:
 		return s.endFor(gqlws.ErrExpired, &plan.Error{Message: "Session expired", Code: codeUnavailable})
-	case s.found && s.turn != nil && xsync.Clock(0) > s.turnEnd:
+	case s.found && s.turn != nil && xsync.Clock(0)-s.turnBegan > s.maxTurn():
 		return gqlsse.Event{}, nil // Serve writes what the turn has found, and calls Next again
 	}
 	response, err := s.next()
@@ -234,15 +238,23 @@ func (s *eventStream) setNextTurn(found bool) {
 // beginTurn waits until the stream may read stored blocks, its client has left or its credentials have expired.
 func (s *eventStream) beginTurn() {
 	if turn := cmp.Or(s.nextTurn, s.turns.first); turn.Acquire(s.credentials, 0) {
-		s.turn, s.turnEnd = turn, xsync.Clock(maxEventTurn)
+		s.turn, s.turnBegan = turn, xsync.Clock(0)
 	}
+}
+
+// maxTurn returns the time after which a turn ends if it has found something.
+func (s *eventStream) maxTurn() time.Duration {
+	if s.turn == s.turns.first {
+		return maxFirstEventTurn
+	}
+	return maxEventTurn
 }
 
 // Pause ends the turn.
 func (s *eventStream) Pause() {
 	if s.turn != nil {
 		s.turn.Release()
-		s.used += xsync.Clock(maxEventTurn) - s.turnEnd
+		s.used += xsync.Clock(0) - s.turnBegan
 	}
 	s.turn, s.found = nil, false
 }

@@ -1,6 +1,7 @@
 package chaingql
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -11,12 +12,13 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// A storedStream has stored blocks without end. Each call of next takes a millisecond, and returns a block if found is
-// true.
+// A storedStream has stored blocks without end. Each call of next takes a millisecond or another time, and returns a
+// block if found is true.
 type storedStream struct {
 	stream
 	found   bool
 	live    bool
+	takes   time.Duration // instead of a millisecond, unless 0
 	reading *readers
 }
 
@@ -27,7 +29,7 @@ func (s *storedStream) next() ([]byte, error) {
 	s.reading.all.Add(1)
 	now := s.reading.now.Add(1)
 	s.reading.most.Store(max(now, s.reading.most.Load()))
-	time.Sleep(time.Millisecond)
+	time.Sleep(cmp.Or(s.takes, time.Millisecond))
 	s.reading.now.Add(-1)
 	if s.found {
 		return []byte("{}"), nil
@@ -110,6 +112,19 @@ func TestEventStreamsThatResumeDoNotWaitForOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Clients that start streams again and again must not get much more time than others.
+func TestFirstTurnOfEventStreamIsShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams, reading := storedStreams(twoTurns(), 1, true)
+		streams[0].stream.(*storedStream).takes = 60 * time.Microsecond
+		for i, want := range []int64{2, 2 + 17} { // the second turn takes a millisecond
+			if streams[0].read(1); reading.all.Load() != want {
+				t.Errorf("%d blocks were read in %d turns, want %d", reading.all.Load(), i+1, want)
+			}
+		}
+	})
 }
 
 // A client that needs few blocks does not wait for those that have read many, even if these all have blocks to read.
