@@ -50,13 +50,14 @@ type servers struct {
 // maxQueries contains, for each use, the maximum number of queries in flight. Queries of less
 // urgent uses count too. The largest number is 32 because public servers throttle clients that
 // have more queries in flight.
-var maxQueries = [uses]int{forFollow: 32, forBalance: 28, forPage: 20, forSearch: 12}
+var maxQueries = [uses]int{forFollow: 32, forBalance: 28, forCatchUp: 24, forPage: 20, forSearch: 12}
 
 func newServers(n network, opts Options) *servers {
 	parsers := max(2, runtime.GOMAXPROCS(0)) // pages and searches leave one to more urgent uses
 	set := &servers{opts: opts, queryGate: newGate(maxQueries)}
 	set.parseGate = newGate([uses]int{
-		forFollow: parsers, forBalance: parsers, forPage: parsers - 1, forSearch: parsers - 1,
+		forFollow: parsers, forBalance: parsers,
+		forCatchUp: parsers - 1, forPage: parsers - 1, forSearch: parsers - 1,
 	})
 	set.ctx, set.cancel = context.WithCancel(context.Background())
 	for _, p := range n.servers {

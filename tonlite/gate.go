@@ -8,6 +8,7 @@ type use int
 const (
 	forFollow use = iota // also for Open
 	forBalance
+	forCatchUp // a page for subscriptions of clients that resume
 	forPage
 	forSearch // a page with a filter that skips many blocks
 	uses      // the number of uses

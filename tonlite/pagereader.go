@@ -91,9 +91,9 @@ func (r semaphore) release() {
 // semaphore with other pages, clients that take all slots could prevent the Handler from
 // following.
 //
-// Pages that a Handler reads for its subscriptions are never searches, for the same reason, and are as urgent. Those
-// for clients that resume have a semaphore of their own. The others need no slot: live blocks may wait for them, and a
-// Handler reads only a few of them at a time.
+// Pages that a Handler reads for its subscriptions are never searches, for the same reason. Those for clients that
+// resume have a semaphore of their own, and are less urgent than balances, because strangers can cause them. The others
+// are as urgent as balances and need no slot: live blocks may wait for them, and a Handler reads only a few at a time.
 type pageReader struct {
 	*Backend
 	searchAfter uint32 // number of masterchain blocks after which the page is a search
@@ -109,7 +109,7 @@ func (b *Backend) newPageReader(ctx context.Context, q chaingql.BlocksQuery) *pa
 	s := &pageReader{Backend: b, searchAfter: max(minSearchDistance, uint32(max(n, 0))), use: forPage, first: &b.pages}
 	switch {
 	case chaingql.ForSubscriptions(ctx) && q == (chaingql.BlocksQuery{After: q.After, First: n}):
-		s.use, s.first = forBalance, &b.catchUps
+		s.use, s.first = forCatchUp, &b.catchUps
 	case chaingql.ForSubscriptions(ctx):
 		s.use, s.first = forBalance, nil
 	case q == (chaingql.BlocksQuery{Last: n}):

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/chaingql/chaingql"
 )
 
 // TestSearchesDoNotDelayLiveBlocksAfterMerges follows a chain whose shards merge, while clients search for blocks of a
@@ -43,15 +46,40 @@ func TestPagesDoNotStopClientsThatResume(t *testing.T) {
 		s.requestPages(manyPages["old pages"])
 		ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second) // without other clients, the page takes about 6 s
 		defer cancel()
-		query := url.Values{"query": {fmt.Sprintf("subscription{blocks(after:%q){seq_no}}", cursor(300))}}
-		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/demo/graphql?"+query.Encode(), nil)
-		r.Header.Set("Accept", "text/event-stream")
 		w := &untilBlock{ResponseRecorder: httptest.NewRecorder(), stop: cancel}
-		s.ServeHTTP(w, r)
+		s.subscribe(ctx, w, cursor(300))
 		if !w.came {
 			t.Error("received no block within 20 seconds")
 		}
 	})
+}
+
+// TestClientsThatResumeDoNotDelayBalances reads balances while clients subscribe after many old cursors.
+func TestClientsThatResumeDoNotDelayBalances(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		s, server := newLoadedHandler(t, m)
+		s.ask("{blockchain{blocks(last:1){edges{cursor}}}}")
+		s.awaitBlock(server, 601)
+		for n := range uint32(40) {
+			s.wait.Go(func() { s.subscribe(s.ctx, httptest.NewRecorder(), cursor(20+13*n)) })
+		}
+		time.Sleep(500 * time.Millisecond)
+		within(t, 550*time.Millisecond, func() { // each balance should take 100 ms
+			for range 5 {
+				if text := s.balance(); !strings.Contains(text, `"balance":"0x0"`) {
+					t.Errorf("balance: got response %s", text)
+				}
+			}
+		})
+	})
+}
+
+// subscribe sends all blocks after the cursor to w until ctx is done.
+func (s *loadedHandler) subscribe(ctx context.Context, w http.ResponseWriter, after chaingql.Cursor) {
+	query := url.Values{"query": {fmt.Sprintf("subscription{blocks(after:%q){seq_no}}", after)}}
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/demo/graphql?"+query.Encode(), nil)
+	r.Header.Set("Accept", "text/event-stream")
+	s.ServeHTTP(w, r)
 }
 
 // untilBlock is a response that calls stop when it contains a block.
