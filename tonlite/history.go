@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -91,10 +92,10 @@ func (b *Backend) recheck(ctx context.Context) error {
 // probe tries to read the masterchain block with the given seq_no and the step after it. It records and returns
 // whether that is possible. A server may have deleted the shard blocks of a masterchain block that it still has.
 func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err error) {
-	var sender *server
+	var sender atomic.Pointer[server]
+	ctx = context.WithValue(ctx, lastSenderKey{}, &sender)
 	there, err = b.unlessLate(ctx, seqNo, func() (bool, error) {
-		sender, err = b.sent(ctx, seqNo)
-		there := sender != nil
+		there, err := b.readable(ctx, seqNo)
 		if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
 			from := seqNo + 1
 			if seqNo == 1 {
@@ -106,7 +107,7 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err erro
 		return there, err
 	})
 	if err == nil {
-		b.record(seqNo, there, sender)
+		b.record(seqNo, there, sender.Load())
 	}
 	return there, err
 }
@@ -184,7 +185,7 @@ func (b *Backend) record(seqNo uint32, there bool, sender *server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if there {
-		if b.oldest == 0 || seqNo < b.oldest {
+		if b.oldest == 0 || seqNo <= b.oldest {
 			b.oldest, b.sender = seqNo, sender
 		}
 		if b.gone >= seqNo {
@@ -207,25 +208,22 @@ func (b *Backend) forget() {
 	b.gone, b.oldest = 0, 0
 }
 
-// readable reports whether any server has the masterchain block with the given seq_no, see sent.
+// readable reports whether any server has the masterchain block with the given seq_no. A server must prove and send
+// the block, because it could invent an id, or prove a block that it does not send. Unless in haste, readable waits for
+// servers that lag.
 func (b *Backend) readable(ctx context.Context, seqNo uint32) (bool, error) {
-	sender, err := b.sent(ctx, seqNo)
-	return sender != nil, err
-}
-
-// sent returns a server that has the masterchain block with the given seq_no, or nil. A server must prove and send the
-// block, because it could invent an id, or prove a block that it does not send. Unless in haste, sent waits for servers
-// that lag.
-func (b *Backend) sent(ctx context.Context, seqNo uint32) (*server, error) {
-	m, sender, err := b.lookup(ctx, seqNo, !inHaste(ctx), true)
+	m, _, err := b.lookup(ctx, seqNo, !inHaste(ctx), true)
 	if err == nil {
 		b.masters.put(seqNo, m)
 	}
-	_, err = found(err)
-	return sender, err
+	return found(err)
 }
 
-// oldestSender returns the server that sent the oldest block that searches found, or nil.
+// lastSenderKey is the key of a context for a probe, which is given the server that last sent a part of it.
+type lastSenderKey struct{}
+
+// oldestSender returns the server that sent the last part of the oldest step that searches found, or nil. Others may
+// have the masterchain block, but not its shard blocks.
 func (b *Backend) oldestSender() *server {
 	b.mu.Lock()
 	defer b.mu.Unlock()

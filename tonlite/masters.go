@@ -261,7 +261,7 @@ func (b *Backend) lookup(
 			return err
 		}
 		if known, ok := b.masters.get(seqNo); ok && known.id == id {
-			found.Store(&result{known, sender(ctx)})
+			found.Store(&result{m: known})
 			return nil
 		}
 		if !proven {

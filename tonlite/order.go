@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -101,6 +102,9 @@ type claimedKey struct{}
 
 // learn records that server s sent what q asks for, and that others lack it.
 func (set *servers) learn(ctx context.Context, q lite.Message, s *server, lacking []*server) {
+	if last, ok := ctx.Value(lastSenderKey{}).(*atomic.Pointer[server]); ok {
+		last.Store(s)
+	}
 	if ctx.Value(claimedKey{}) != nil {
 		return
 	}
@@ -125,7 +129,7 @@ func (set *servers) onlySlow(s *server, q lite.Message) bool {
 // do not use s for a while. Otherwise it could lead each page that begins there to blocks that it does not send. It may
 // still send blocks to pages.
 func (set *servers) withheld(s *server, bottom, gone uint32) {
-	if s != nil && s.withheld(bottom, gone) {
+	if s != nil && s.withheld(bottom) {
 		set.opts.Logger.Warn("lite server sent an old block, but not those after it; "+
 			"searches for the oldest block do not use it for a while",
 			slog.String("server", s.addr), slog.Uint64("seq_no", uint64(gone)))
@@ -156,15 +160,15 @@ func (s *server) has(of age, seqNo uint32) {
 	}
 }
 
-// withheld is like servers.withheld, and reports whether searches stop using s now. Several pages may miss one block.
-func (s *server) withheld(bottom, gone uint32) bool {
+// withheld is like servers.withheld, and reports whether searches stop using s now. Several pages may begin at bottom.
+func (s *server) withheld(bottom uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if bottom <= s.gone {
+	if bottom == s.bottom {
 		return false
 	}
-	again := time.Since(s.goneAt) < time.Minute
-	s.gone, s.goneAt = gone, time.Now()
+	again := time.Since(s.withheldAt) < time.Minute
+	s.bottom, s.withheldAt = bottom, time.Now()
 	if again {
 		s.unsearched = time.Now().Add(lackTime[old])
 	}

@@ -86,14 +86,12 @@ func (r semaphore) release() {
 // becomes a search when it has read as many masterchain blocks as it may return blocks, and at
 // least minSearchDistance. A page without a filter is never a search.
 //
-// Pages of the newest blocks have their own semaphore and are as urgent as balances. A Handler
-// reads such a page when it starts, before it can follow the chain. If these pages shared a
-// semaphore with other pages, clients that take all slots could prevent the Handler from
-// following.
+// Pages of the newest blocks have their own semaphore and are as urgent as balances.
 //
-// Pages that a Handler reads for its subscriptions are never searches, for the same reason. Those for clients that
-// resume have a semaphore of their own, and are less urgent than balances, because strangers can cause them. The others
-// are as urgent as balances and need no slot: live blocks may wait for them, and a Handler reads only a few at a time.
+// Pages that a Handler reads for its subscriptions are never searches. Otherwise clients that take all slots could
+// prevent the Handler from following. Those for clients that resume have a semaphore of their own, and are less urgent
+// than balances, because strangers can cause them. The others are as urgent as balances and need no slot: live blocks
+// may wait for them, and a Handler reads only a few at a time.
 type pageReader struct {
 	*Backend
 	searchAfter uint32 // number of masterchain blocks after which the page is a search

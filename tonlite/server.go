@@ -51,8 +51,8 @@ type server struct {
 	unproved    unprovedBlocks
 	lackUntil   [ages]time.Time // by age of the block: see lack
 	oldest      uint32          // seq_no of the oldest old block that it sent, or 0: see lacks
-	gone        uint32          // seq_no of the last old block that it withheld, see servers.withheld
-	goneAt      time.Time       // when it withheld that block
+	bottom      uint32          // where the last page began from which it withheld blocks, see servers.withheld
+	withheldAt  time.Time       // when it withheld them
 	unsearched  time.Time       // until this time, searches for the oldest block do not use it
 }
 
