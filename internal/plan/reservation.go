@@ -93,9 +93,10 @@ func (r *run) overflow(n int) bool {
 // freeTree is called when the tree of a host's field is garbage. It reduces the reservation to the response, because
 // the query may wait for the Backend from now on.
 func (r *run) freeTree() {
-	r.treeBytes = 0
-	if room := cap(r.dst); r.reserved > room {
-		r.reserved, r.threshold = room, min(r.threshold, room)
-		_ = r.Reservation.Resize(room)
+	if r.treeBytes > 0 && r.reserved > 0 {
+		r.reserved = min(r.reserved, cap(r.dst))
+		r.threshold = min(r.threshold, r.reserved)
+		_ = r.Reservation.Resize(r.reserved)
 	}
+	r.treeBytes = 0
 }

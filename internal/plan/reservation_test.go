@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chaingql/chaingql/internal/xsync"
+	"github.com/graphql-go/graphql"
 )
 
 // A recordingReservation records the requested sizes and grants them.
@@ -81,6 +82,28 @@ func TestReusedBufferIsReservedWithItsWholeCapacity(t *testing.T) {
 	b.Run(t.Context(), nil, make([]byte, 0, 32<<10))
 	if !slices.Equal(room.requests, []int{32 << 10}) {
 		t.Errorf("reserved %d for a buffer of 32 KiB", room.requests)
+	}
+}
+
+// The tree of a host's field is garbage when the field is complete, also if the response fits into a reused buffer.
+func TestTreeOfAHostFieldIsNotReservedForLong(t *testing.T) {
+	table, err := Extend(table(), Extension{Query: graphql.Fields{"numbers": {Type: graphql.NewList(graphql.Int),
+		Resolve: func(graphql.ResolveParams) (any, error) { return make([]int, 400), nil }}}})
+	must(t, err)
+	s, err := NewSchema(table)
+	must(t, err)
+	for _, buffer := range []int{0, 32 << 10} {
+		b, errs := NewCache(s, Limits{}, masked, nil).Prepare("{numbers}", "", nil)
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		room := new(recordingReservation)
+		b.Reservation = room
+		dst, _ := b.Run(t.Context(), nil, make([]byte, 0, buffer))
+		if last := room.requests[len(room.requests)-1]; last > cap(dst) || slices.Max(room.requests) < 50_000 {
+			t.Errorf("a buffer of %d bytes: reserved %d for a response with a capacity of %d",
+				buffer, room.requests, cap(dst))
+		}
 	}
 }
 
