@@ -10,3 +10,6 @@ require (
 )
 
 require github.com/agnivade/levenshtein v1.2.2 // indirect
+
+// Patterns such as ./... would walk into them, also while npm changes them.
+ignore node_modules
