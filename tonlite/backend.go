@@ -22,7 +22,7 @@ type Backend struct {
 	steps   *cache[uint32, []chaingql.Block]
 	headers *cache[lite.BlockID, header] // of shard blocks, for steps that take longer to read than one call may take
 
-	pages, searches, newestPages, catchUps, batches semaphore
+	pages, searches, newestPages, catchUps, batches, batched semaphore
 
 	searching chan struct{} // full while a call of oldestStep searches
 
@@ -80,7 +80,8 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),
 		newestPages: newSemaphore(1, waitingNewest, errPages),
 		catchUps:    newSemaphore(maxCatchUps, waitingCatchUps, errPages),
-		batches:     newSemaphore(maxBatches, waitingBatches, errBatches),
+		batches:     newSemaphore(maxBatches, 0, errBatches),
+		batched:     newSemaphore(maxBatched, maxBatches*concurrency, errBatches),
 		searching:   make(chan struct{}, 1),
 	}
 	b.prover = &prover{servers: b.servers, initBlock: n.trusted, key: n.trusted}
@@ -126,11 +127,12 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 
 // Balances returns the balances of several accounts as of the same masterchain block, which Balance
 // would use. The balance of an account that does not exist is nil. Balances reads up to 8 accounts
-// concurrently. If two calls for more than 4 accounts run and 6 wait, further ones fail at once with
-// an error that wraps [chaingql.ErrUnavailable].
+// concurrently. While 24 calls for more than 4 accounts are in progress, further ones fail at once
+// with an error that wraps [chaingql.ErrUnavailable].
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
-	if len(addrs) > fewBalances {
+	many := len(addrs) > fewBalances
+	if many {
 		if err := b.batches.acquire(ctx); err != nil {
 			return nil, err
 		}
@@ -139,6 +141,12 @@ func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*bi
 	balances := make([]*big.Int, len(addrs))
 	err := b.atHead(ctx, func(head lite.BlockID) error {
 		return parallel(ctx, len(addrs), func(ctx context.Context, i int) error {
+			if many {
+				if err := b.batched.acquire(ctx); err != nil {
+					return err
+				}
+				defer b.batched.release()
+			}
 			nano, err := b.balance(ctx, head, addrs[i])
 			if err != nil && !errors.Is(err, chaingql.ErrNotFound) {
 				return err

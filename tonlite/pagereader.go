@@ -28,10 +28,10 @@ const (
 	// same time. A Handler never has more than waitingCatchUps of them wait.
 	maxCatchUps, waitingCatchUps = 4, 64
 
-	// maxBatches is the maximum number of calls of Balances for more than fewBalances accounts that
-	// query servers at the same time. Each of them has up to 8 queries in flight. waitingBatches is
-	// the maximum number of these calls that wait. They count as one call in flight of a Handler.
-	maxBatches, waitingBatches = 2, 6
+	// maxBatches is the maximum number of calls of Balances for more than fewBalances accounts. Each
+	// counts as one call in flight of a Handler. maxBatched is the maximum number of accounts that
+	// they read at the same time, and those of all calls take turns.
+	maxBatches, maxBatched = 24, 16
 
 	// fewBalances is the number of balances that one call reads without waiting for other calls.
 	fewBalances = 4
