@@ -13,13 +13,13 @@ import (
 	"github.com/chaingql/chaingql"
 )
 
-// Each stream that resumes keeps a page of stored blocks, and the server keeps 48 pages. An honest client that
+// Each stream that resumes keeps a page of stored blocks, and the server keeps 384 pages. An honest client that
 // resumes must not wait until the others have read theirs.
 func TestEventStreamsThatAreNotReadDoNotDelayOthers(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1", "HTTP/2"} {
 		t.Run(protocol, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const streams = 100
+				const streams = 500
 				blocks := randomBlocks(5, 501)
 				chain := chainOf(t, blocks[:500])
 				slow := stubBackend{Backend: chain, blocks: func(

@@ -9,11 +9,11 @@ import (
 
 const (
 	// maxHeldPages is the maximum number of pages in memory that readers have not read to the end. Without a limit,
-	// each reader that stops reading would keep a page in memory. It is small, because readers that have a page wait
-	// for turns in the order in which they got it. Those that wait for a page are served by pageQueue, which prefers
-	// readers that have received few. For readers that search, the limit is maxHeldSearches.
-	maxHeldPages    = 32
-	maxHeldSearches = 16
+	// each reader that stops reading would keep a page in memory. More pages let more readers wait for turns, and fewer
+	// can be kept by a few clients that have hundreds of readers on each. For readers that search, the limit is
+	// maxHeldSearches.
+	maxHeldPages    = 256
+	maxHeldSearches = 128
 
 	// holdTime is the minimum time for which a page is kept for its readers before it may be dropped.
 	holdTime = time.Second

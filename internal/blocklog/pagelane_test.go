@@ -194,13 +194,13 @@ func TestReaderOfFewPagesWaitsForFewTurnsOfOthers(t *testing.T) {
 		c.pageTakes = 100 * time.Microsecond // as long as a turn, so the pages of the others are there at once
 		l := openStarted(t, c, Options[int]{Window: 5})
 		p := &pool{t: t, log: l}
-		for i := range 200 {
-			p.join(new(Client), cursorOf(i/100*10_000+i%100), 1) // shares no page with the others
+		for i := range 600 {
+			p.join(new(Client), cursorOf(i/100*5_000+i%100), 1) // shares no page with the others
 		}
-		p.run(300*time.Millisecond, func() bool { return false }) // each has received about 15 pages
+		p.run(900*time.Millisecond, func() bool { return false }) // each has received about 15 pages
 		r := p.join(new(Client), cursorOf(45_000), 1)
 		took := p.run(10*time.Second, func() bool { return r.blocks >= 1000 })
-		if most := 100 * time.Millisecond; took > most { // with the pages of all others, each page waits for 20 ms
+		if most := 400 * time.Millisecond; took > most { // with the pages of all others, each page waits for 60 ms
 			t.Errorf("received %d blocks after %v, want 1000 within %v", r.blocks, took, most)
 		}
 	})
