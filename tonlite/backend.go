@@ -33,7 +33,6 @@ type Backend struct {
 	moved        chan struct{}  // closed when the head moves
 	following    int            // number of Follow calls that keep head up to date
 	gone, oldest uint32         // see history
-	sender       *server        // that sent the block oldest
 	checked      time.Time      // when a call last began to check gone again
 	complete     uint32         // seq_no of a head whose shard blocks servers had: see unlessLate
 	completed    time.Time      // when servers had them

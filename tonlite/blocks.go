@@ -107,7 +107,6 @@ func (b *Backend) masterRange(ctx context.Context, q chaingql.BlocksQuery, s *pa
 			return r, err
 		}
 		r.from, err = b.oldestStep(ctx)
-		s.sender = b.oldestSender()
 	case q.After != "" && r.from <= head.SeqNo:
 		if _, known := b.steps.get(r.from); known {
 			return r, nil
@@ -146,9 +145,6 @@ func (s *pageReader) lowest(
 		}
 		n = min(2*n, concurrency)
 		if errors.Is(err, errMissing) {
-			if b.settled(from) { // not only after the next search, which may take longer than this call may
-				b.servers.withheld(s.sender, r.from, from)
-			}
 			err = b.whyMissing(ctx, from)
 		}
 		if errors.Is(err, chaingql.ErrCursorTooOld) && q.After == "" { // deleted meanwhile, or withheld by a server

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql"
@@ -92,8 +91,6 @@ func (b *Backend) recheck(ctx context.Context) error {
 // probe tries to read the masterchain block with the given seq_no and the step after it. It records and returns
 // whether that is possible. A server may have deleted the shard blocks of a masterchain block that it still has.
 func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err error) {
-	var sender atomic.Pointer[server]
-	ctx = context.WithValue(ctx, lastSenderKey{}, &sender)
 	there, err = b.unlessLate(ctx, seqNo, func() (bool, error) {
 		there, err := b.readable(ctx, seqNo)
 		if head, _ := b.knownHead(); err == nil && there && seqNo < head.SeqNo {
@@ -107,7 +104,7 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err erro
 		return there, err
 	})
 	if err == nil {
-		b.record(seqNo, there, sender.Load())
+		b.record(seqNo, there)
 	}
 	return there, err
 }
@@ -118,7 +115,7 @@ func (b *Backend) probe(ctx context.Context, seqNo uint32) (there bool, err erro
 func (b *Backend) keeps(ctx context.Context, seqNo uint32) (bool, error) {
 	there, err := b.unlessLate(ctx, seqNo, func() (bool, error) { return b.readable(ctx, seqNo) })
 	if err == nil && !there {
-		b.record(seqNo, false, nil)
+		b.record(seqNo, false)
 	}
 	return there, err
 }
@@ -179,14 +176,14 @@ func (b *Backend) history() (gone, oldest uint32) {
 	return b.gone, b.oldest
 }
 
-// record records whether the masterchain block with the given seq_no can be read, and which server sent it. If the
-// result contradicts earlier ones, these are dropped, because a server has deleted blocks or has returned.
-func (b *Backend) record(seqNo uint32, there bool, sender *server) {
+// record records whether the masterchain block with the given seq_no can be read. If the result contradicts earlier
+// ones, these are dropped, because a server has deleted blocks or has returned.
+func (b *Backend) record(seqNo uint32, there bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if there {
-		if b.oldest == 0 || seqNo <= b.oldest {
-			b.oldest, b.sender = seqNo, sender
+		if b.oldest == 0 || seqNo < b.oldest {
+			b.oldest = seqNo
 		}
 		if b.gone >= seqNo {
 			b.gone = 0
@@ -217,17 +214,6 @@ func (b *Backend) readable(ctx context.Context, seqNo uint32) (bool, error) {
 		b.masters.put(seqNo, m)
 	}
 	return found(err)
-}
-
-// lastSenderKey is the key of a context for a probe, which is given the server that last sent a part of it.
-type lastSenderKey struct{}
-
-// oldestSender returns the server that sent the last part of the oldest step that searches found, or nil. Others may
-// have the masterchain block, but not its shard blocks.
-func (b *Backend) oldestSender() *server {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.sender
 }
 
 // found returns whether a read that ended with err found the block. It returns an error if that is unknown.

@@ -41,7 +41,6 @@ type Options struct {
 	// Logger receives a warning if
 	//
 	//   - a server is not used for a while because it failed or sent an invalid response
-	//   - searches for the oldest block do not use a server for a while because it withheld blocks
 	//   - the newest masterchain block is dropped because no server has it any more (only if
 	//     Unproven is set)
 	//   - blocks are accepted without proof because Unproven is set

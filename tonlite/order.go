@@ -3,9 +3,7 @@ package tonlite
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/tonlite/internal/lite"
@@ -35,14 +33,7 @@ func (set *servers) order(ctx context.Context, q lite.Message) []int {
 			slices.SortStableFunc(order, byLatency)
 		}
 	}
-	if _, ok := q.(lite.GetMasterchainInfo); ok {
-		return order
-	}
-	if inHaste(ctx) { // one that denies soon saves time
-		trusted := slices.DeleteFunc(slices.Clone(order), func(i int) bool { return set.all[i].withholds() })
-		if len(trusted) > 0 {
-			return trusted
-		}
+	if _, ok := q.(lite.GetMasterchainInfo); ok || inHaste(ctx) { // in haste, one that denies soon saves time
 		return order
 	}
 	of, seqNo := set.ageOf(q)
@@ -102,9 +93,6 @@ type claimedKey struct{}
 
 // learn records that server s sent what q asks for, and that others lack it.
 func (set *servers) learn(ctx context.Context, q lite.Message, s *server, lacking []*server) {
-	if last, ok := ctx.Value(lastSenderKey{}).(*atomic.Pointer[server]); ok {
-		last.Store(s)
-	}
 	if ctx.Value(claimedKey{}) != nil {
 		return
 	}
@@ -122,18 +110,6 @@ func (set *servers) onlySlow(s *server, q lite.Message) bool {
 	sent := s.sent(of, seqNo)
 	s.mu.Unlock()
 	return sent || set.mayLag(s, q)
-}
-
-// withheld records that server s sent the block before the one with seq_no bottom, as the oldest, but then not the one
-// with seq_no gone. It may have deleted blocks meanwhile, but not twice in a minute. Then searches for the oldest block
-// do not use s for a while. Otherwise it could lead each page that begins there to blocks that it does not send. It may
-// still send blocks to pages.
-func (set *servers) withheld(s *server, bottom, gone uint32) {
-	if s != nil && s.withheld(bottom) {
-		set.opts.Logger.Warn("lite server sent an old block, but not those after it; "+
-			"searches for the oldest block do not use it for a while",
-			slog.String("server", s.addr), slog.Uint64("seq_no", uint64(gone)))
-	}
 }
 
 // preferNext makes the server after the preferred one the preferred one.
@@ -158,28 +134,6 @@ func (s *server) has(of age, seqNo uint32) {
 	if of == old && time.Now().After(s.lackUntil[old]) && (s.oldest == 0 || seqNo < s.oldest) {
 		s.oldest = seqNo
 	}
-}
-
-// withheld is like servers.withheld, and reports whether searches stop using s now. Several pages may begin at bottom.
-func (s *server) withheld(bottom uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if bottom == s.bottom {
-		return false
-	}
-	again := time.Since(s.withheldAt) < time.Minute
-	s.bottom, s.withheldAt = bottom, time.Now()
-	if again {
-		s.unsearched = time.Now().Add(lackTime[old])
-	}
-	return again
-}
-
-// withholds reports whether searches for the oldest block do not use the server.
-func (s *server) withholds() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Now().Before(s.unsearched)
 }
 
 // lacks reports whether the server comes last in queries for such a block. If it lacks an old one, it is expected to

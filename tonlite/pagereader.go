@@ -99,7 +99,6 @@ type pageReader struct {
 	first       *semaphore // semaphore to use while the page is not a search, or nil
 	held        *semaphore // semaphore from which the pageReader holds a slot, or nil
 	isSearch    bool
-	sender      *server // that sent the oldest block, if the page begins there
 }
 
 func (b *Backend) newPageReader(ctx context.Context, q chaingql.BlocksQuery) *pageReader {

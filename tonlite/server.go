@@ -51,9 +51,6 @@ type server struct {
 	unproved    unprovedBlocks
 	lackUntil   [ages]time.Time // by age of the block: see lack
 	oldest      uint32          // seq_no of the oldest old block that it sent, or 0: see lacks
-	bottom      uint32          // where the last page began from which it withheld blocks, see servers.withheld
-	withheldAt  time.Time       // when it withheld them
-	unsearched  time.Time       // until this time, searches for the oldest block do not use it
 }
 
 // An unprovedBlocks stands for the masterchain blocks that a server has failed to prove, while others do not have
