@@ -73,7 +73,7 @@ func (r *run) overflow(n int) bool {
 		}
 		size = max(min(size, limit), cap(r.dst)) // a reused buffer may be larger
 		if err = r.Reservation.Resize(size + r.treeBytes); err == nil {
-			r.reserved = min(size, limit)
+			r.reserved, r.treeReserved = min(size, limit), r.treeBytes > 0
 			// slices.Grow may take a quarter more. A tree takes far more memory than its JSON, whose length is unknown.
 			if r.treeBytes == 0 && r.reserved > cap(r.dst) {
 				r.dst = append(make([]byte, 0, r.reserved), r.dst...)
@@ -93,8 +93,8 @@ func (r *run) overflow(n int) bool {
 // freeTree is called when the tree of a host's field is garbage. It reduces the reservation to the response, because
 // the query may wait for the Backend from now on.
 func (r *run) freeTree() {
-	if r.treeBytes > 0 && r.reserved > 0 {
-		r.reserved = min(r.reserved, cap(r.dst))
+	if r.treeReserved {
+		r.treeReserved, r.reserved = false, min(r.reserved, cap(r.dst))
 		r.threshold = min(r.threshold, r.reserved)
 		_ = r.Reservation.Resize(r.reserved)
 	}

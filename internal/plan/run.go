@@ -22,12 +22,13 @@ type run struct {
 
 	hostArguments map[*callArguments]hostArguments // arguments of the host's fields; see hostArgs
 
-	dst        []byte
-	dataStart  int  // index of the response's data in dst
-	threshold  int  // if dst is longer, overflow is called
-	reserved   int  // length of dst for which memory is reserved
-	treeBytes  int  // memory of a tree of values in addition to the length that overflow receives
-	overflowed bool // the response exceeds its limit or its reservation
+	dst          []byte
+	dataStart    int  // index of the response's data in dst
+	threshold    int  // if dst is longer, overflow is called
+	reserved     int  // length of dst for which memory is reserved
+	treeBytes    int  // memory of a tree of values in addition to the length that overflow receives
+	treeReserved bool // the reservation includes a tree
+	overflowed   bool // the response exceeds its limit or its reservation
 
 	errs            []byte // the errors as JSON, with commas
 	errorsTruncated bool   // errs has reached maxFieldErrors
@@ -53,6 +54,7 @@ func (b *Bound) Run(ctx context.Context, root any, dst []byte) (response []byte,
 	r.Bound, r.ctx, r.dst = b, ctx, append(dst, `{"data":`...)
 	start := len(r.dst)
 	r.dataStart, r.threshold, r.reserved, r.steps, r.treeBytes = start, start+r.maxBytes(), 0, 0, 0
+	r.treeReserved = false
 	if b.Reservation != nil {
 		r.threshold = min(r.threshold, start+unreservedBytes)
 	}
