@@ -106,26 +106,30 @@ type Project struct {
 // Authorize admits a client of a known project if it sent the right secret, or if it sent no secret and the project
 // requires none.
 func (p StaticProjects) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
-	matching := make(projectDigests, 1)
-	asked := strings.ToLower(c.Project)
-	for id, project := range p { // for all, so that the duration does not reveal whether the project exists
+	var name string
+	var project Project
+	asked, known := strings.ToLower(c.Project), false
+	for id, other := range p { // all, so that the duration does not reveal whether the project exists
 		if strings.ToLower(id) != asked {
 			continue
 		}
-		if err := matching.add(id, project); err != nil {
-			return nil, err
+		if known {
+			return nil, errTwice(asked)
 		}
+		name, project, known = id, other, true
 	}
-	if len(matching) == 0 { // the same work as for a project that exists
-		_ = matching.add(asked+"/", Project{})
+	t, err := digest(name, project) // also if the project does not exist, for the same reason
+	if err != nil {
+		return nil, err
 	}
-	return matching.Authorize(ctx, c)
+	t.known = known
+	return t.authorize(ctx, c)
 }
 
 // projectDigests holds the digests of the secrets in StaticProjects, for [New], so that its Authorize needs no search.
-// It computes one digest in every case, so the duration does not reveal whether the project exists.
 type projectDigests map[string]tenant
 
+// A tenant is a Project with the digest of its secret.
 type tenant struct {
 	digest   [sha256.Size]byte
 	required bool
@@ -133,30 +137,39 @@ type tenant struct {
 	open     bool // the project has no secret
 }
 
-func (p StaticProjects) digest() (projectDigests, error) {
+func (p StaticProjects) digests() (projectDigests, error) {
 	ds := make(projectDigests, len(p))
 	for id, project := range p {
-		if err := ds.add(id, project); err != nil {
+		lower := strings.ToLower(id)
+		if ds[lower].known {
+			return nil, errTwice(lower)
+		}
+		t, err := digest(id, project)
+		if err != nil {
 			return nil, err
 		}
+		ds[lower] = t
 	}
 	return ds, nil
 }
 
-func (ds projectDigests) add(id string, project Project) error {
-	lower := strings.ToLower(id)
-	if ds[lower].known {
-		return fmt.Errorf("chaingql: StaticProjects: two project ids differ only in case: %q", lower)
+func errTwice(lower string) error {
+	return fmt.Errorf("chaingql: StaticProjects: two project ids differ only in case: %q", lower)
+}
+
+func digest(id string, p Project) (tenant, error) {
+	if p.RequireSecret && p.Secret == "" {
+		return tenant{}, fmt.Errorf("chaingql: StaticProjects: project %q requires a secret but has none", id)
 	}
-	if project.RequireSecret && project.Secret == "" {
-		return fmt.Errorf("chaingql: StaticProjects: project %q requires a secret but has none", id)
-	}
-	ds[lower] = tenant{sha256.Sum256([]byte(project.Secret)), project.RequireSecret, true, project.Secret == ""}
-	return nil
+	return tenant{sha256.Sum256([]byte(p.Secret)), p.RequireSecret, true, p.Secret == ""}, nil
 }
 
 func (ds projectDigests) Authorize(ctx context.Context, c Credentials) (context.Context, error) {
-	t := ds[strings.ToLower(c.Project)]
+	return ds[strings.ToLower(c.Project)].authorize(ctx, c)
+}
+
+// authorize computes one digest in every case, so the duration does not reveal whether the project exists.
+func (t tenant) authorize(ctx context.Context, c Credentials) (context.Context, error) {
 	shown := sha256.Sum256([]byte(c.Secret))
 	right := subtle.ConstantTimeCompare(shown[:], t.digest[:]) == 1
 	if !c.HasSecret {

@@ -83,6 +83,16 @@ func TestEventStreamsTakeTurnsToReadStoredBlocks(t *testing.T) {
 	}
 }
 
+// readWithin fails the test if the turns of a stream take longer than most.
+func readWithin(t *testing.T, most time.Duration, s *eventStream, turns int) {
+	t.Helper()
+	begun := time.Now()
+	s.read(turns)
+	if took := time.Since(begun); took > most {
+		t.Errorf("%d turns took %s", turns, took)
+	}
+}
+
 func TestEventStreamsThatResumeDoNotWaitForOthers(t *testing.T) {
 	for _, others := range []struct {
 		name  string
@@ -104,11 +114,7 @@ func TestEventStreamsThatResumeDoNotWaitForOthers(t *testing.T) {
 				}
 				time.Sleep(others.once)
 				resumes, _ := storedStreams(turns, 1, true)
-				begun := time.Now()
-				resumes[0].read(others.turns)
-				if took := time.Since(begun); took > 10*time.Millisecond {
-					t.Errorf("%d turns took %s", others.turns, took)
-				}
+				readWithin(t, 10*time.Millisecond, resumes[0], others.turns)
 			})
 		})
 	}
@@ -141,11 +147,7 @@ func TestEventStreamsThatNeedLittleDoNotWaitForThoseThatReadMuch(t *testing.T) {
 				}
 				time.Sleep(600 * time.Millisecond) // each has read for 20 ms or more
 				needsLittle, _ := storedStreams(turns, 1, found)
-				begun := time.Now()
-				needsLittle[0].read(5)
-				if took := time.Since(begun); took > 15*time.Millisecond {
-					t.Errorf("5 turns took %s", took)
-				}
+				readWithin(t, 15*time.Millisecond, needsLittle[0], 5)
 			})
 		})
 	}
@@ -172,11 +174,7 @@ func TestEventStreamsThatWereLiveDoNotWaitForOthers(t *testing.T) {
 						t.Fatal(err)
 					}
 					blocks.live = false
-					begun := time.Now()
-					was[0].read(5)
-					if took := time.Since(begun); took > 15*time.Millisecond {
-						t.Errorf("5 turns took %s", took)
-					}
+					readWithin(t, 15*time.Millisecond, was[0], 5)
 				}
 			})
 		})

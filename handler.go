@@ -88,7 +88,7 @@ func New(b Backend, opts *Options) *Handler {
 		h.auth = allowAll{}
 		h.opts.Logger.Warn("chaingql: no Authorizer: every project is open to everyone")
 	case StaticProjects:
-		known, err := auth.digest()
+		known, err := auth.digests()
 		if err != nil {
 			panic(err.Error())
 		}

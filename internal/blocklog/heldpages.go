@@ -9,9 +9,9 @@ import (
 
 const (
 	// maxHeldPages is the maximum number of pages in memory that readers have not read to the end. Without a limit,
-	// each reader that stops reading would keep a page in memory. More pages let more readers wait for turns, and fewer
-	// can be kept by a few clients that have hundreds of readers on each. For readers that search, the limit is
-	// maxHeldSearches.
+	// each reader that stops reading would keep a page in memory. With more pages, more readers would wait for
+	// turns. With fewer, a few clients with hundreds of readers on each page could keep all of them. For readers that
+	// search, the limit is maxHeldSearches.
 	maxHeldPages    = 256
 	maxHeldSearches = 128
 

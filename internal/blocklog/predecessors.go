@@ -171,7 +171,7 @@ func (l *Log[B]) lastBefore(
 		}
 		late = slices.IndexFunc(entries, func(e entry[B]) bool { return e.cursor > after })
 		if late < 0 {
-			return entries, len(entries), nil
+			late = len(entries)
 		}
 		if late > 0 || len(entries) < n {
 			return entries, late, nil

@@ -161,8 +161,8 @@ func (c *channel) read(limit uint32) ([]byte, error) {
 		return nil, errMalformed
 	}
 	var packet []byte
-	for read := uint32(0); read < n; read = uint32(len(packet)) { // the peer may send less than it announces
-		more := make([]byte, min(n, max(firstPart, 8*read)))
+	for len(packet) < int(n) { // the peer may send less than it announces
+		more := make([]byte, min(int(n), max(firstPart, 8*len(packet))))
 		if _, err := io.ReadFull(c.conn, more[copy(more, packet):]); err != nil {
 			return nil, err
 		}
