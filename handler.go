@@ -46,6 +46,7 @@ type Handler struct {
 	slots                *xsync.Gate        // the slots of Limits.Requests
 	eventTurns           eventTurns         // of event streams that catch up
 	hostRuns             *xsync.Lane        // bounds the events of hosts' fields that are resolved; nil means no limit
+	many                 *xsync.Lane        // bounds the queries for many blocks; nil means no limit
 	inits                *xsync.Lane        // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
@@ -148,6 +149,7 @@ func New(b Backend, opts *Options) *Handler {
 	h.slots = xsync.NewGate(shared.Requests)
 	if l.Requests > 0 {
 		h.inits = xsync.NewLane(l.Requests, 0, l.BackendTimeout)
+		h.many = xsync.NewLane(shareOf(l.Requests, manyShare), 0, 0)
 	}
 	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {

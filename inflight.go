@@ -132,8 +132,14 @@ func (r *resolvers) letGo(c *call) {
 	}
 }
 
-// busy reports whether the query was refused because too many others use the Backend, or hold memory meanwhile.
-func (c *call) busy() bool { return errors.Is(c.refused, errBusy) || errors.Is(c.refused, errNoRoom) }
+// busy reports whether the query was refused because of too many others. Then a retry can succeed.
+func (c *call) busy() bool {
+	if c.refused == nil { // the usual case, which allocates nothing
+		return false
+	}
+	var known *plan.Error
+	return errors.As(c.refused, &known) && known.Code == codeUnavailable
+}
 
 // waited is called after the Backend's response, with its error. If the Backend is too slow for the query, the query
 // does not wait for it again: 50 calls would take 50 times BackendTimeout.

@@ -134,8 +134,9 @@ type Limits struct {
 	// each processor: together at most a sixteenth of the limit. At most eleven sixteenths of the limit wait for
 	// the Backend, an eighth for the preparation of small requests, and a sixteenth for that of large ones, but at
 	// least one request each. The last eighth is left to queries whose documents are already compiled and that need no
-	// Backend call. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503), and so is
-	// one whose preparation does not begin within 5 s. Default: 1,024.
+	// Backend call. At most half of the limit may be queries for more than 100 blocks, which take long even without
+	// a Backend call. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503), and so
+	// is one whose preparation does not begin within 5 s. Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body

@@ -47,7 +47,7 @@ type call struct {
 	err         error                  // the error of reading the balances together
 	calls       int                    // how often the query has waited for the Backend
 	held        xsync.Reservation      // the response so far, while the query waits for the Backend
-	refused     error                  // errBusy, errNoRoom or a timeout; the query does not wait for the Backend again
+	refused     error                  // why the query does not run, or does not wait for the Backend again
 	unavailable bool                   // the Backend returned ErrUnavailable
 	failed      bool                   // the response has errors
 	final       bool                   // the response is cacheable, and no later block can change it

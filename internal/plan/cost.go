@@ -107,6 +107,11 @@ func (f *field) price(args builtArgs) Cost {
 	return Cost{sane(c.Calls), sane(c.Blocks), sane(c.Items)}
 }
 
+// ReturnsMore reports whether b may return more than a number of blocks.
+func (b *Bound) ReturnsMore(blocks int) bool {
+	return b.plan.maxCost.Blocks > blocks && b.Cost().Blocks > blocks
+}
+
 // checkCost returns an error if b costs more than the limits allow. It calculates the cost only if the maximum cost
 // of the plan exceeds a limit.
 func (b *Bound) checkCost() *Error {
