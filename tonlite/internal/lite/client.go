@@ -200,6 +200,9 @@ func (c *Client) listen() {
 		if r.err != nil {
 			continue
 		}
+		if len(r.rest) > 0 {
+			message = payload // no response, so Query returns an error; the Window counts all bytes, which share memory
+		}
 		c.mu.Lock()
 		back := c.calls[id]
 		delete(c.calls, id) // further responses to the query are ignored

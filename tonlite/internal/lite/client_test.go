@@ -174,3 +174,34 @@ func TestResponsesAreAtMostAsLongAsTheirQueryNeeds(t *testing.T) {
 		}
 	})
 }
+
+// TestPacketsContainNothingButTheResponse uses a server that adds bytes after its response, in the same packet. The
+// Window does not count them, but the packet stays in memory as long as the response.
+func TestPacketsContainNothingButTheResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		response := BlockData{Data: make([]byte, 1000)}.append(nil)
+		for size, want := range map[int]error{0: nil, 4: errUnexpected, 11 << 20: errUnexpected} {
+			c := pair(t, func(conn net.Conn, key ed25519.PrivateKey) {
+				ch, err := serverHandshake(conn, key)
+				var payload []byte
+				if err == nil {
+					payload, err = ch.read(maxPacket)
+				}
+				if err == nil {
+					r := &reader{rest: payload}
+					r.readUint32()
+					id := r.readHash()
+					packet := appendBytes(append(appendUint32(nil, idAnswer), id[:]...), response)
+					_ = ch.send(append(packet, make([]byte, size)...))
+				}
+			})
+			if _, err := c.Ask(t.Context(), GetBlock{}); !errors.Is(err, want) {
+				t.Errorf("%d bytes after the response: got error %v, want %v", size, err, want)
+			}
+			if n := c.window.Used(); n != 0 {
+				t.Errorf("%d bytes are unreleased after the query has ended", n)
+			}
+			c.Close()
+		}
+	})
+}
