@@ -74,13 +74,15 @@ func (h *Handler) serveStream(
 		// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
 		last = r.Header.Get("Last-Event-ID")
 	}
-	client := new(blocklog.Client)
+	conn := h.streamConns.enter(r.RemoteAddr)
+	defer h.streamConns.leave(conn)
+	client := &blocklog.Client{Usage: &conn.pages}
 	sub, refused := h.subscribe(ctx, op, subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client})
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
-	s := &eventStream{stream: sub, turns: h.eventTurns, client: r.Context(), credentials: ctx}
+	s := &eventStream{stream: sub, turns: h.eventTurns, conn: conn, client: r.Context(), credentials: ctx}
 	var why error
 	defer func() { s.leave(why) }() // also if the ResponseWriter panics
 	cut, once := make(chan struct{}), sync.Once{}
@@ -149,11 +151,14 @@ func (h *Handler) send(
 // eventTurns bound how many event streams read stored blocks at the same time, because thousands of them would delay
 // everything else. Those whose last search found nothing have turns of their own, and so have those that have not found
 // anything yet: a client that resumes does not wait for all that already receive stored blocks. Nor does a client that
-// needs few blocks wait for those whose turns have taken maxShortTurns since they were live. Streams that have
-// fallen behind the newest block, as all live ones do after a burst of blocks, do not wait for any of them.
+// needs few blocks wait for those on connections whose usage exceeds maxShortTurns. Streams that have fallen behind the
+// newest block, as all live ones do after a burst of blocks, do not wait for any of them. Few streams of a connection
+// wait at once, so that a connection with many streams gets no more time than others.
 type eventTurns struct{ recent, first, found, nothing, foundLong, nothingLong *xsync.Semaphore }
 
-func newEventTurns() eventTurns { return eventTurnsOf(max(1, runtime.GOMAXPROCS(0)/2)) }
+func newEventTurns() eventTurns { return eventTurnsOf(turnsAtOnce()) }
+
+func turnsAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // eventTurnsOf returns turns of each kind for n streams at the same time.
 func eventTurnsOf(n int) eventTurns {
@@ -168,7 +173,7 @@ const (
 	maxFirstEventTurn = 100 * time.Microsecond
 )
 
-// maxShortTurns is the time that the turns of a stream may take until it has turns with others that read much.
+// maxShortTurns is the usage of a connection above which its streams have turns with others that read much.
 const maxShortTurns = 10 * time.Millisecond
 
 // An eventStream adapts a subscription to package gqlsse. The event ids are cursors. A browser sends the last one when
@@ -179,7 +184,8 @@ type eventStream struct {
 	turn        *xsync.Semaphore // of which the stream has a slot, until Pause; may be nil
 	turnBegan   time.Duration    // on the Clock
 	found       bool             // the turn has found something
-	used        time.Duration    // by turns since the stream was live
+	conn        *streamConn
+	slot        bool             // the stream has one of conn.slots
 	nextTurn    *xsync.Semaphore // for the next turn, if one is needed; nil before the first one
 	leaving     atomic.Bool      // the Handler is shutting down, or the stream's lifetime has ended
 	ended       error            // why the Handler ended the stream; nil if it did not
@@ -218,15 +224,15 @@ func (s *eventStream) Next() (gqlsse.Event, error) {
 func (s *eventStream) setNextTurn(found bool) {
 	switch {
 	case !s.behind():
-		s.nextTurn, s.used = s.turns.recent, 0
+		s.nextTurn = s.turns.recent
 	case !found && !s.more(): // waits for its page
 		if s.nextTurn == s.turns.recent {
 			s.nextTurn = s.turns.first
 		}
 	case s.nextTurn == s.turns.recent: // reads the window, in which it has fallen behind
-	case s.used > maxShortTurns && found:
+	case s.conn.turns.Time() > maxShortTurns && found:
 		s.nextTurn = s.turns.foundLong
-	case s.used > maxShortTurns:
+	case s.conn.turns.Time() > maxShortTurns:
 		s.nextTurn = s.turns.nothingLong
 	case found:
 		s.nextTurn = s.turns.found
@@ -237,7 +243,9 @@ func (s *eventStream) setNextTurn(found bool) {
 
 // beginTurn waits until the stream may read stored blocks, its client has left or its credentials have expired.
 func (s *eventStream) beginTurn() {
-	if turn := cmp.Or(s.nextTurn, s.turns.first); turn.Acquire(s.credentials, 0) {
+	turn := cmp.Or(s.nextTurn, s.turns.first)
+	s.slot = turn != s.turns.recent && s.conn.slots.Acquire(s.credentials, 0)
+	if (s.slot || turn == s.turns.recent) && turn.Acquire(s.credentials, 0) {
 		s.turn, s.turnBegan = turn, xsync.Clock(0)
 	}
 }
@@ -254,9 +262,12 @@ func (s *eventStream) maxTurn() time.Duration {
 func (s *eventStream) Pause() {
 	if s.turn != nil {
 		s.turn.Release()
-		s.used += xsync.Clock(0) - s.turnBegan
+		s.conn.turns.Add(min(xsync.Clock(0)-s.turnBegan, 2*maxEventTurn)) // more means that the goroutine did not run
 	}
-	s.turn, s.found = nil, false
+	if s.slot {
+		s.conn.slots.Release()
+	}
+	s.turn, s.slot, s.found = nil, false, false
 }
 
 // leave closes the stream. why is the failure of the connection; it is ignored if the Handler ended the stream.

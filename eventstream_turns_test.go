@@ -51,7 +51,7 @@ func storedStreams(turns eventTurns, n int, found bool) (all []*eventStream, rea
 	for range n {
 		all = append(all, &eventStream{
 			stream: &storedStream{found: found, reading: reading}, turns: turns,
-			client: context.Background(), credentials: context.Background(),
+			conn: newStreamConn(), client: context.Background(), credentials: context.Background(),
 		})
 	}
 	return all, reading
@@ -151,6 +151,37 @@ func TestEventStreamsThatNeedLittleDoNotWaitForThoseThatReadMuch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client can end its event streams and start others on the same connection, again and again.
+func TestEventStreamsThatStartAgainAndAgainDoNotDelayOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns, done := twoTurns(), make(chan struct{})
+		var conns [5]*streamConn // with ten streams each
+		for i := range conns {
+			conns[i] = newStreamConn()
+		}
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for i := range 50 {
+			wg.Go(func() {
+				for {
+					streams, _ := storedStreams(turns, 1, true)
+					streams[0].conn = conns[i%len(conns)]
+					streams[0].read(4)
+					select {
+					case <-done:
+						return
+					default:
+					}
+				}
+			})
+		}
+		time.Sleep(600 * time.Millisecond)
+		needsLittle, _ := storedStreams(turns, 1, true)
+		readWithin(t, 45*time.Millisecond, needsLittle[0], 5)
+		close(done)
+	})
 }
 
 // After a burst of blocks, live streams read blocks that were new while they wrote others.

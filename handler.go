@@ -45,6 +45,7 @@ type Handler struct {
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
 	slots                *xsync.Gate        // the slots of Limits.Requests
 	eventTurns           eventTurns         // of event streams that catch up
+	streamConns          streamConns        // the connections with event streams
 	hostRuns             *xsync.Lane        // bounds the events of hosts' fields that are resolved; nil means no limit
 	many                 *xsync.Lane        // bounds the queries for many blocks; nil means no limit
 	inits                *xsync.Lane        // bounds the calls of Authorize for connection_init; nil if nothing does

@@ -3,10 +3,46 @@ package blocklog
 import (
 	"slices"
 	"sync/atomic"
+	"time"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A Client is the connection that one or more Readers serve.
-type Client struct{ blocked atomic.Bool }
+type Client struct {
+	// Usage, if not nil, counts the pages that the Readers have received. Several Clients may share it, and those of
+	// the streams of one HTTP/2 connection should.
+	Usage *xsync.Usage
+
+	own     xsync.Usage // instead of Usage
+	blocked atomic.Bool
+}
+
+// pageTime is the part of a Usage that each page takes. The Usage falls by that in ten seconds, so that it
+// distinguishes a new client from thousands of others, each of which receives less than a page per second.
+const pageTime = 10 * time.Millisecond
+
+func (c *Client) usage() *xsync.Usage {
+	if c.Usage != nil {
+		return c.Usage
+	}
+	return &c.own
+}
+
+// receivedPage counts a page. c may be nil.
+func (c *Client) receivedPage() {
+	if c != nil {
+		c.usage().Add(pageTime)
+	}
+}
+
+// received returns about how many pages have been received lately, which is at most 100. c may be nil.
+func (c *Client) received() int {
+	if c == nil {
+		return 0
+	}
+	return int((c.usage().Time() + pageTime/2) / pageTime)
+}
 
 // SetBlocked reports whether a write to the client is in progress. Meanwhile, its pages may be dropped at once.
 func (c *Client) SetBlocked(blocked bool) { c.blocked.Store(blocked) }

@@ -32,8 +32,8 @@ type pool struct {
 
 type pooled struct {
 	*Reader[int]
-	queued bool
-	blocks int // number of blocks received
+	queued, closed bool
+	blocks         int // number of blocks received
 }
 
 // join joins a reader that needs blocks divisible by step.
@@ -95,7 +95,7 @@ func (p *pool) run(limit time.Duration, done func() bool, first ...*pooled) time
 		if done() {
 			break
 		}
-		if r := p.pop(); r != nil {
+		if r := p.pop(); r != nil && !r.closed {
 			p.next(r)
 		}
 		time.Sleep(100 * time.Microsecond)
@@ -189,19 +189,44 @@ func TestReadersOfManyPagesDoNotDelayThoseOfFewPages(t *testing.T) {
 
 // A reader that has its page waits for its turn. Readers of hundreds of pages must not occupy all turns before it.
 func TestReaderOfFewPagesWaitsForFewTurnsOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newChain(50_000)
-		c.pageTakes = 100 * time.Microsecond // as long as a turn, so the pages of the others are there at once
-		l := openStarted(t, c, Options[int]{Window: 5})
-		p := &pool{t: t, log: l}
-		for i := range 600 {
-			p.join(new(Client), cursorOf(i/100*5_000+i%100), 1) // shares no page with the others
-		}
-		p.run(900*time.Millisecond, func() bool { return false }) // each has received about 15 pages
-		r := p.join(new(Client), cursorOf(45_000), 1)
-		took := p.run(10*time.Second, func() bool { return r.blocks >= 1000 })
-		if most := 400 * time.Millisecond; took > most { // with the pages of all others, each page waits for 60 ms
-			t.Errorf("received %d blocks after %v, want 1000 within %v", r.blocks, took, most)
-		}
-	})
+	for name, others := range map[string]struct {
+		perClient int
+		again     int // number of blocks after which a client replaces a reader; 0 means never
+	}{
+		"others have one reader":                         {1, 0},
+		"others have 15 readers":                         {15, 0},
+		"others have 15 readers, which start again soon": {15, 450},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newChain(50_000)
+				c.pageTakes = 100 * time.Microsecond // as long as a turn, so the pages of the others are there at once
+				l := openStarted(t, c, Options[int]{Window: 5})
+				p := &pool{t: t, log: l}
+				readers, usages := make([]*pooled, 600), make([]xsync.Usage, 600/others.perClient)
+				join := func(i int) {
+					client := &Client{Usage: &usages[i/others.perClient]}
+					readers[i] = p.join(client, cursorOf(i/100*5_000+i%100), 1) // shares no page with the others
+				}
+				for i := range readers {
+					join(i)
+				}
+				startAgain := func() {
+					for i, r := range readers {
+						if others.again > 0 && r.blocks >= others.again {
+							r.Close()
+							r.closed = true
+							join(i)
+						}
+					}
+				}
+				p.run(900*time.Millisecond, func() bool { startAgain(); return false }) // about 15 pages for each
+				r := p.join(new(Client), cursorOf(45_000), 1)
+				took := p.run(10*time.Second, func() bool { startAgain(); return r.blocks >= 1000 })
+				if most := 400 * time.Millisecond; took > most { // each page waits for 60 ms if those of all others do
+					t.Errorf("received %d blocks after %v, want 1000 within %v", r.blocks, took, most)
+				}
+			})
+		})
+	}
 }

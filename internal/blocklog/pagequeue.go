@@ -6,9 +6,9 @@ import (
 )
 
 // A pageQueue contains the pages that wait to be read. pop alternates between two orders: every second page is the one
-// that was queued first, so that each page is read eventually. The other pages are those of the readers that have
-// received the fewest pages, and of these the pages with the highest cursors. So a client that was away for a short
-// time, and needs few pages, does not wait for all readers that need many.
+// that was queued first, so that each page is read eventually. The other pages are those of the clients that have
+// received the fewest pages lately, and of these the pages with the highest cursors. So a client that was away for a
+// short time, and needs few pages, does not wait for all clients that need many, or that start again and again.
 type pageQueue[B any] struct {
 	inOrder    list.List
 	fewest     pageHeap[B] // the queued pages except those after the newest block
@@ -33,7 +33,7 @@ func (q *pageQueue[B]) pop() *page[B] {
 	return p
 }
 
-// lower records that a reader that has received the given number of pages waits for the page, too.
+// lower records that a client that has received the given number of pages waits for the page, too.
 func (q *pageQueue[B]) lower(p *page[B], received int) {
 	if p.received = min(p.received, received); p.inFewest > 0 {
 		heap.Fix(&q.fewest, p.inFewest-1)

@@ -77,9 +77,8 @@ type Reader[B any] struct {
 	from string // where the reader began; it may not know the newest block of a shard without a later block
 
 	// The log's lock guards these fields.
-	awaited  *page[B] // the page that the reader waits for
-	held     *page[B] // the page that the reader received and may not have finished
-	received int      // number of pages received since the reader joined or was live
+	awaited *page[B] // the page that the reader waits for
+	held    *page[B] // the page that the reader received and may not have finished
 
 	// catchUp is the unread rest of the reader's page. The group's lock guards the pointer; only Next changes the
 	// entries and gaps that it points to.

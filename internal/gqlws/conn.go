@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 const (
@@ -66,6 +68,7 @@ type conn struct {
 	pingDue          bool             // a ping must be written
 	waits            [paces]bool      // the turns for which the connection waits; not used for paceLive
 	lostTurn         bool             // the connection had another writer when its last turn came
+	usage            xsync.Usage      // by turns that are not live
 	turn             pace             // the next gather calls Next only of operations with this pace or a faster one
 	ready            []*operation     // operations whose Next must be called, in this order
 	readyOne         [1]*operation    // the first array of ready

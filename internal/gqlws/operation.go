@@ -32,14 +32,13 @@ type operation struct {
 	stream         Stream // subscription: its Stream; query: a queryResult, set when Run has returned
 	phase          opPhase
 	query          bool
-	running        bool          // query: its goroutine was started
-	queued         bool          // the operation is in conn.ready
-	inCall         bool          // Run or Next is in progress
-	pace           pace          // the turn in which Next is called
-	closeAfterCall bool          // the operation ended during Run or Next, whose goroutine must close the stream
-	counted        bool          // Operation.Counted
-	unsent         int           // query: size of the response until a write contains it
-	used           time.Duration // by calls of Next since the stream was live
+	running        bool // query: its goroutine was started
+	queued         bool // the operation is in conn.ready
+	inCall         bool // Run or Next is in progress
+	pace           pace // the turn in which Next is called
+	closeAfterCall bool // the operation ended during Run or Next, whose goroutine must close the stream
+	counted        bool // Operation.Counted
+	unsent         int  // query: size of the response until a write contains it
 	id             operationID
 	shortID        [40]byte // the array of id.raw if it is short; a UUID in quotes has 38 bytes
 

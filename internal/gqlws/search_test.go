@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -219,7 +220,7 @@ func TestLivePayloadDoesNotWaitForTheTurnToSearch(t *testing.T) {
 func TestNewStreamDoesNotWaitForASearchOnItsSocket(t *testing.T) {
 	c, search := newSearchingConn(t, &queryResult{payload: []byte("1")})
 	searches, resumes := c.ready[0], c.ready[1]
-	searches.setPace(false, true, true)
+	searches.setPace(false, true, true, &c.usage)
 	resumes.pace = paceFirst
 	c.requeue()
 	if got, turn := c.server.writers.dequeue(); got != c || turn != paceFirst || !c.beginTurn(turn) {
@@ -253,8 +254,32 @@ func TestPaceFollowsTheLastCallOfNext(t *testing.T) {
 		{true, true, false, paceLive},
 		{false, false, true, paceFirst},
 	} {
-		if op.setPace(next.found, next.more, next.behind); op.pace != next.want {
+		if op.setPace(next.found, next.more, next.behind, new(xsync.Usage)); op.pace != next.want {
 			t.Errorf("after call %d of Next, the pace is %d, want %d", i+1, op.pace, next.want)
+		}
+	}
+}
+
+// A client may end its operations and start them anew, again and again.
+func TestOperationsTakeLongTurnsOnAConnectionThatHasReadMuch(t *testing.T) {
+	var usage xsync.Usage
+	usage.Add(maxShortTime + time.Millisecond)
+	for _, next := range []struct {
+		found, more, behind bool
+		want                pace
+	}{
+		{false, false, true, paceFirst},
+		{true, true, true, paceBehindLong},
+		{false, true, true, paceSearchingLong},
+		{true, true, false, paceLive},
+		{true, true, true, paceRecent},
+	} {
+		op := &operation{pace: paceFirst}
+		if next.want == paceRecent {
+			op.pace = paceLive
+		}
+		if op.setPace(next.found, next.more, next.behind, &usage); op.pace != next.want {
+			t.Errorf("after a call of Next with the result %+v, the pace is %d", next, op.pace)
 		}
 	}
 }

@@ -156,7 +156,6 @@ func (c *conn) gather(b *[]byte, enough int) task {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	begun, late := xsync.Clock(0), false
-	last := begun
 	turn := c.turn
 	var resumed *operation // the one whose first call of Next was the last one
 	c.turn = paceLive
@@ -219,9 +218,7 @@ func (c *conn) gather(b *[]byte, enough int) task {
 			if op.pace != paceBehind {
 				resumed = nil
 			}
-			now := xsync.Clock(0)
-			op.used += now - last
-			last, late = now, len(c.ready) > 0 && now-begun > turn.maxTime()
+			late = len(c.ready) > 0 && xsync.Clock(0)-begun > turn.maxTime()
 
 		default:
 			c.hasWriter = false
@@ -246,7 +243,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 
 	c.mu.Lock()
 	op.inCall = false
-	op.setPace(len(payload) > 0, more, behind)
+	op.setPace(len(payload) > 0, more, behind, &c.usage)
 	ended := op.phase == opEnded // by the peer or with the connection, while Next was running
 	if !ended {
 		c.unsentInWrite += op.unsent

@@ -39,8 +39,8 @@ const (
 	paceFirst                     // stored data, for the first time
 	paceBehind                    // stored data
 	paceSearching                 // stored data, of which the last call found none
-	paceBehindLong                // as paceBehind, by an operation that has used maxShortTime since it was live
-	paceSearchingLong             // as paceSearching, by such an operation
+	paceBehindLong                // as paceBehind, on a connection that has used maxShortTime lately
+	paceSearchingLong             // as paceSearching, on such a connection
 	paces                         // the number of paces
 )
 
@@ -49,8 +49,9 @@ const (
 // that keep theirs. And after a burst of blocks, thousands of streams may have turns of paceRecent.
 const maxFirstTime = 100 * time.Microsecond
 
-// maxShortTime is the time that calls of Next for stored data may take until the operation has turns of a long pace. It
-// is enough for about a thousand blocks.
+// maxShortTime is the usage of a connection by its turns, except live ones, above which its operations have turns of a
+// long pace. It is enough for about a thousand blocks. It is not counted for each operation, because clients can start
+// these again and again.
 const maxShortTime = 10 * time.Millisecond
 
 // maxTime returns the time after which gather ends a turn.
@@ -64,10 +65,10 @@ func (p pace) maxTime() time.Duration {
 // setPace sets the pace of the operation after a call of Next that returned these results. While the page of a stream
 // has not arrived, the pace does not change, unless it is the first page since the stream was live. The caller must
 // hold c.mu.
-func (op *operation) setPace(found, more, behind bool) {
+func (op *operation) setPace(found, more, behind bool, usage *xsync.Usage) {
 	switch {
 	case !behind:
-		op.pace, op.used = paceLive, 0
+		op.pace = paceLive
 	case !found && !more:
 		op.pace = max(op.pace, paceFirst)
 	case op.pace <= paceRecent:
@@ -77,7 +78,7 @@ func (op *operation) setPace(found, more, behind bool) {
 		if found {
 			op.pace = paceBehind
 		}
-		if op.used > maxShortTime {
+		if usage.Time() > maxShortTime {
 			op.pace += paceBehindLong - paceBehind
 		}
 	}
@@ -157,7 +158,8 @@ func (w *writerPool) run() {
 			if c.beginTurn(turn) {
 				c.writeBatch(p)
 			}
-			w.endSlowTurn(turn, begun)
+			taken := w.endSlowTurn(turn, begun)
+			c.usage.Add(min(taken, 2*maxGatherTime)) // more means that the goroutine did not run
 		}
 		c.wg.Done()
 	}
@@ -222,10 +224,10 @@ func (w *writerPool) nextSlow() (turn pace) {
 	return turn
 }
 
-// endSlowTurn records that a turn has ended that began at a time on the Clock.
-func (w *writerPool) endSlowTurn(turn pace, begun time.Duration) {
+// endSlowTurn records that a turn has ended that began at a time on the Clock, and returns how long it took.
+func (w *writerPool) endSlowTurn(turn pace, begun time.Duration) (taken time.Duration) {
 	now := xsync.Clock(0)
-	taken := now - begun
+	taken = now - begun
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.liveUntil = now + min(fasterShare*taken, maxAlone)
@@ -233,6 +235,7 @@ func (w *writerPool) endSlowTurn(turn pace, begun time.Duration) {
 	for p := range turn {
 		w.credit[p] = min(w.credit[p]+fasterShare*taken, maxAlone)
 	}
+	return taken
 }
 
 // waitForTurn makes the connection wait for a turn other than paceLive, unless it already does. Meanwhile it has no

@@ -62,7 +62,7 @@ func storedConns(t *testing.T) (connect func() *conn, serve func()) {
 			c.requeue()
 		}
 		if turn != paceLive {
-			w.endSlowTurn(turn, begun)
+			c.usage.Add(w.endSlowTurn(turn, begun))
 		}
 	}
 }

@@ -1,0 +1,64 @@
+package chaingql
+
+import (
+	"net"
+	"sync"
+
+	"github.com/chaingql/chaingql/internal/xsync"
+)
+
+// streamConns contains a streamConn for each network connection with event streams. A connection of HTTP/2 can have a
+// hundred of them, and end and start each again and again. So its usage is kept until it is 0.
+type streamConns struct {
+	mu sync.Mutex
+	of map[string]*streamConn // by the client's address and port
+}
+
+// A streamConn is a network connection with event streams.
+type streamConn struct {
+	pages, turns xsync.Usage      // of all streams
+	slots        *xsync.Semaphore // for streams that have a turn or wait for one
+	streams      int              // guarded by streamConns.mu
+}
+
+func newStreamConn() *streamConn { return &streamConn{slots: xsync.NewSemaphore(turnsAtOnce())} }
+
+// enter returns the connection of a new stream, given the client's address. The caller must call leave.
+func (c *streamConns) enter(address string) *streamConn {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return newStreamConn() // the connections of a Unix socket have the same address
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = make(map[string]*streamConn)
+	}
+	conn := c.of[address]
+	if conn == nil {
+		conn = newStreamConn()
+		c.forgetSome()
+		c.of[address] = conn
+	}
+	conn.streams++
+	return conn
+}
+
+func (c *streamConns) leave(conn *streamConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conn.streams--
+}
+
+// forgetSome looks at two connections, in an arbitrary order, and forgets those that are not used any more. It is
+// called for each new connection, so that most of those in the map are used.
+func (c *streamConns) forgetSome() {
+	looked := 0
+	for address, conn := range c.of {
+		if conn.streams == 0 && conn.pages.Time() == 0 && conn.turns.Time() == 0 {
+			delete(c.of, address)
+		}
+		if looked++; looked == 2 {
+			return
+		}
+	}
+}
