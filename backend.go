@@ -22,7 +22,8 @@ var (
 
 	// ErrUnavailable is returned by any method if the database or the node cannot be reached or does not answer in
 	// time, or if the Backend refuses a call because too many are in progress. The client receives SERVICE_UNAVAILABLE
-	// with an id, over HTTP with status 503, and may repeat the query.
+	// with an id, over HTTP with status 503, and may repeat the query. The query makes no further call: all its fields
+	// that need one receive this error.
 	ErrUnavailable = errors.New("chaingql: backend unavailable")
 
 	// ErrBadCursor is returned by Blocks and Follow for a cursor that is not one of the Backend's own. The client

@@ -113,7 +113,7 @@ func (h *Handler) execute(
 	work.leave()
 	status := statusData
 	switch {
-	case (x.call.busy() || x.call.unavailable || out.refused) && codec == nil: // a retry can succeed
+	case (x.call.retryable() || out.refused) && codec == nil: // a retry can succeed
 		status = statusUnavailable
 		w.Header().Set("Retry-After", "1")
 	case x.call.failed:

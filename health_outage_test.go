@@ -63,6 +63,39 @@ func TestBackendOutageIsReportedAsServiceUnavailable(t *testing.T) {
 	}
 }
 
+// Otherwise a database that hangs would delay a query with 50 pages by 50 times BackendTimeout.
+func TestAQueryWaitsForAnUnavailableBackendOnlyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		h, log := newHandler(t, stubBackend{Backend: memchain.New(),
+			blocks: func(ctx context.Context, _ chaingql.BlocksQuery) ([]chaingql.Block, error) {
+				if chaingql.ForSubscriptions(ctx) {
+					return nil, nil
+				}
+				calls++
+				<-ctx.Done()
+				return nil, fmt.Errorf("%w: secret: %w", chaingql.ErrUnavailable, ctx.Err())
+			},
+		}, chaingql.Options{Schema: chaingql.SchemaExtension{
+			Queries: graphql.Fields{"own": constField(graphql.Int, 1)}}})
+		began := time.Now()
+		w := post(h, `{"query":"{blockchain{a:blocks(first:1){__typename} b:blocks(first:2){__typename} `+
+			`account(address:\"0:`+strings.Repeat("0", 64)+`\"){info{address balance}}} own}"}`)
+		equal(t, "time", time.Since(began), 5*time.Second)
+		equal(t, "calls", calls, 1)
+		equal(t, "status", w.Code, 503)
+		r := parse(t, w.Body.String())
+		equal(t, "errors", len(r.Errors), 4)
+		for _, err := range r.Errors {
+			equal(t, "message", err.Message, "The chain's data is unavailable.")
+			equal(t, "code", err.Extensions["code"], any("SERVICE_UNAVAILABLE"))
+		}
+		if got := log.String(); !strings.Contains(got, "secret") || !strings.Contains(got, "failures=4") {
+			t.Errorf("the log lacks the cause or the number of failures:\n%s", got)
+		}
+	})
+}
+
 func TestHostFieldMayReportAnOutageAfterBackendTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newQueryHandler(t, graphql.Fields{"late": &graphql.Field{Type: graphql.Int,

@@ -132,26 +132,27 @@ func (r *resolvers) letGo(c *call) {
 	}
 }
 
-// busy reports whether the query was refused because of too many others. Then a retry can succeed.
-func (c *call) busy() bool {
+// retryable reports whether the query was refused because of too many others, or because the Backend is unavailable.
+// Then a retry can succeed.
+func (c *call) retryable() bool {
 	if c.refused == nil { // the usual case, which allocates nothing
 		return false
 	}
 	var known *plan.Error
-	return errors.As(c.refused, &known) && known.Code == codeUnavailable
+	return errors.Is(c.refused, ErrUnavailable) || errors.As(c.refused, &known) && known.Code == codeUnavailable
 }
 
-// waited is called after the Backend's response, with its error. If the Backend is too slow for the query, the query
-// does not wait for it again: 50 calls would take 50 times BackendTimeout.
+// waited is called after the Backend's response, with its error. If the Backend is unavailable or too slow for the
+// query, the query does not wait for it again: 50 calls would take 50 times BackendTimeout.
 func (r *resolvers) waited(c *call, err *error) {
 	r.letGo(c)
 	r.waiting.Leave()
 	if *err == nil {
 		return
 	}
-	c.unavailable = c.unavailable || errors.Is(*err, ErrUnavailable)
 	var known *plan.Error
-	if errors.Is(*err, errBusy) || errors.As(*err, &known) && known.Code == codeTimeout {
+	late := errors.As(*err, &known) && known.Code == codeTimeout
+	if late || errors.Is(*err, ErrUnavailable) || errors.Is(*err, errBusy) {
 		c.refused = *err
 	}
 }

@@ -35,24 +35,23 @@ type resolvers struct {
 
 // A call is the source of the Query type. It holds the state of one query, and is used by one goroutine.
 type call struct {
-	request     *http.Request // nil on a socket
-	endpoint    string        // of a socket
-	by          caller        // describes the client to hooks and the log
-	op          *plan.Bound
-	chain       *chain                 // the chain from which the query reads all its blocks; nil before the first read
-	first       account                // the first account in the query; most queries have no other
-	page        page                   // the first page in the query; most queries have no other
-	window      blocklog.Window[Block] // from which the last page was read; empty if it is from the Backend
-	balances    map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
-	err         error                  // the error of reading the balances together
-	calls       int                    // how often the query has waited for the Backend
-	held        xsync.Reservation      // the response so far, while the query waits for the Backend
-	refused     error                  // why the query does not run, or does not wait for the Backend again
-	unavailable bool                   // the Backend returned ErrUnavailable
-	failed      bool                   // the response has errors
-	final       bool                   // the response is cacheable, and no later block can change it
-	checked     bool                   // a page was checked whether it is final, which a query does only once
-	stored      bool                   // the response has blocks that were read from the Backend
+	request  *http.Request // nil on a socket
+	endpoint string        // of a socket
+	by       caller        // describes the client to hooks and the log
+	op       *plan.Bound
+	chain    *chain                 // the chain from which the query reads all its blocks; nil before the first read
+	first    account                // the first account in the query; most queries have no other
+	page     page                   // the first page in the query; most queries have no other
+	window   blocklog.Window[Block] // from which the last page was read; empty if it is from the Backend
+	balances map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
+	err      error                  // the error of reading the balances together
+	calls    int                    // how often the query has waited for the Backend
+	held     xsync.Reservation      // the response so far, while the query waits for the Backend
+	refused  error                  // why the query does not run, or does not wait for the Backend again
+	failed   bool                   // the response has errors
+	final    bool                   // the response is cacheable, and no later block can change it
+	checked  bool                   // a page was checked whether it is final, which a query does only once
+	stored   bool                   // the response has blocks that were read from the Backend
 }
 
 // pageSize is the maximum number of blocks in a page that a client receives. One more block is read from the Backend,
