@@ -8,11 +8,15 @@ import (
 )
 
 // streamConns contains a streamConn for each network connection with event streams. A connection of HTTP/2 can have a
-// hundred of them, and end and start each again and again. So its usage is kept until it is 0.
+// hundred of them, and end and start each again and again. So its usage is kept until it is 0, or until there are
+// maxStreamConns.
 type streamConns struct {
 	mu sync.Mutex
 	of map[string]*streamConn // by the client's address and port
 }
+
+// maxStreamConns is the number of connections from which on those without streams are forgotten.
+const maxStreamConns = 4096
 
 // A streamConn is a network connection with event streams.
 type streamConn struct {
@@ -25,8 +29,8 @@ func newStreamConn() *streamConn { return &streamConn{slots: xsync.NewSemaphore(
 
 // enter returns the connection of a new stream, given the client's address. The caller must call leave.
 func (c *streamConns) enter(address string) *streamConn {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return newStreamConn() // the connections of a Unix socket have the same address
+	if _, _, err := net.SplitHostPort(address); err != nil || len(address) > 64 {
+		return newStreamConn() // the connections of a Unix socket have the same address; middleware may change others
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,9 +56,9 @@ func (c *streamConns) leave(conn *streamConn) {
 // forgetSome looks at two connections, in an arbitrary order, and forgets those that are not used any more. It is
 // called for each new connection, so that most of those in the map are used.
 func (c *streamConns) forgetSome() {
-	looked := 0
+	looked, full := 0, len(c.of) >= maxStreamConns
 	for address, conn := range c.of {
-		if conn.streams == 0 && conn.pages.Time() == 0 && conn.turns.Time() == 0 {
+		if conn.streams == 0 && (full || conn.pages.Time() == 0 && conn.turns.Time() == 0) {
 			delete(c.of, address)
 		}
 		if looked++; looked == 2 {

@@ -37,5 +37,13 @@ func TestUsageOfAnEventStreamIsThatOfItsConnection(t *testing.T) {
 		if n := len(conns.of); n > 20 {
 			t.Errorf("%d connections without streams are kept", n)
 		}
+		for i := range 2 * maxStreamConns {
+			conn := conns.enter(fmt.Sprintf("192.0.2.3:%d", i))
+			conn.pages.Add(time.Second)
+			conns.leave(conn)
+		}
+		if n := len(conns.of); n > maxStreamConns {
+			t.Errorf("%d connections without streams are kept, want at most %d", n, maxStreamConns)
+		}
 	})
 }
