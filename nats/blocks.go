@@ -26,6 +26,9 @@ import (
 //
 // Pages are read in the order of the calls, at most 2 MiB at the same time. A page of several
 // blocks that has waited for three quarters of its time fails with such an error, too.
+//
+// Pages for subscriptions ([chaingql.ForSubscriptions]) have an order of their own. They do
+// not count as slow pages, and their searches do not wait.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, chaingql.ErrBadCursor
@@ -33,7 +36,7 @@ func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingq
 	if max(q.First, q.Last) <= 0 {
 		return nil, nil
 	}
-	if b.isSlow(q) {
+	if !chaingql.ForSubscriptions(ctx) && b.isSlow(q) {
 		leave, err := b.admitSlow()
 		if err != nil {
 			return nil, err
@@ -239,10 +242,11 @@ func (b *Backend) first(ctx context.Context, q chaingql.BlocksQuery, after place
 		}
 		left.from = scanned[len(scanned)-1].seq + 1
 	}
-	if err := b.beginSearch(ctx); err != nil {
+	endSearch, err := b.beginSearch(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer b.searches.release()
+	defer endSearch()
 	higher, err = b.shardBlocks(ctx, q, left.from, end, q.First-len(page))
 	return append(page, higher...), err
 }

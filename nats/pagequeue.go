@@ -24,15 +24,18 @@ var errTooManyPages = errors.New("too many pages are being read for the speed of
 
 // A pageQueue admits pages in the order of their arrival, as many as fit into pageRoom. If pages need more bytes than
 // the connection can transfer within their timeouts, those that are admitted nevertheless arrive in time. If all of
-// them were read at the same time, all would fail.
+// them were read at the same time, all would fail. Pages for subscriptions have an order of their own, so of
+// the waiting pages of clients, at most one is admitted before them. These two enter at the same time, which is
+// possible because any two pages fit into the room.
 type pageQueue struct {
-	turn        semaphore    // held by the page that is admitted next
+	turn        semaphore    // held by the page of a client that is admitted next
+	ownTurn     semaphore    // held by the page for subscriptions that is admitted next
 	room        semaphore    // held by each admitted page, once for each roomUnit
 	messageSize atomic.Int64 // moving average of the size of messages in batches
 }
 
 func newPageQueue() pageQueue {
-	return pageQueue{turn: make(semaphore, 1), room: make(semaphore, pageRoom/roomUnit)}
+	return pageQueue{turn: make(semaphore, 1), ownTurn: make(semaphore, 1), room: make(semaphore, pageRoom/roomUnit)}
 }
 
 // received includes the size of a message in the average.
@@ -63,14 +66,17 @@ func (p *pageQueue) enter(ctx context.Context, q *chaingql.BlocksQuery) (_ conte
 	deadline, _ := ctx.Deadline()
 	waiting, cancel := context.WithDeadline(ctx, deadline.Add(-time.Until(deadline)/attempts))
 	defer cancel()
-	entered, units := 0, p.units(q)
-	if err = p.turn.acquire(waiting); err == nil {
+	entered, units, turn := 0, p.units(q), p.turn
+	if chaingql.ForSubscriptions(ctx) {
+		turn = p.ownTurn
+	}
+	if err = turn.acquire(waiting); err == nil {
 		for err == nil && entered < units {
 			if err = p.room.acquire(waiting); err == nil {
 				entered++
 			}
 		}
-		p.turn.release()
+		turn.release()
 	}
 	leave = sync.OnceFunc(func() {
 		for range entered {

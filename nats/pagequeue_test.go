@@ -148,6 +148,36 @@ func TestPagesWaitInTurn(t *testing.T) {
 	})
 }
 
+// TestPagesForSubscriptionsOvertakePages lets a page for subscriptions enter while ten pages of clients wait. It must
+// wait for at most one of those.
+func TestPagesForSubscriptionsOvertakePages(t *testing.T) {
+	marked := forSubscriptions(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := natschain.Bare(nil, nil)
+		b.Received(10_000)
+		var pages sync.WaitGroup
+		defer pages.Wait()
+		for range 12 { // two of them fit at a time
+			pages.Go(func() {
+				if leave, err := b.EnterPage(t.Context(), chaingql.BlocksQuery{First: 200}); err == nil {
+					time.Sleep(time.Second)
+					leave()
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		leave, err := b.EnterPage(marked, chaingql.BlocksQuery{First: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		if waited := time.Since(began); waited > time.Second {
+			t.Errorf("the page for subscriptions waited %v, want at most 1s", waited)
+		}
+	})
+}
+
 // TestWaitingSearchesDoNotDelayPages fills the search queue with long pages of a chain without an index. Other pages
 // must not wait for them.
 func TestWaitingSearchesDoNotDelayPages(t *testing.T) {

@@ -7,25 +7,30 @@ import (
 )
 
 // searchLastQueued calls searchLast after it has waited in the search queue. Because only
-// one search runs at a time, clients that cause many searches wait for each other, and the
-// NATS servers remain free for other requests.
+// one search of clients runs at a time, clients that cause many searches wait for each
+// other, and the NATS servers remain free for other requests.
 func (b *Backend) searchLastQueued(
 	ctx context.Context, q chaingql.BlocksQuery, after place, end uint64, n int,
 ) ([]stored, error) {
-	if err := b.beginSearch(ctx); err != nil {
+	endSearch, err := b.beginSearch(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer b.searches.release()
+	defer endSearch()
 	return b.searchLast(ctx, q, after.seq+1, end, n)
 }
 
 // beginSearch waits in the search queue. Meanwhile the page leaves the page queue, so that waiting searches do not keep
-// other pages from being read.
-func (b *Backend) beginSearch(ctx context.Context) error {
+// other pages from being read. A search for subscriptions does not wait, because a new block waits for it. Clients
+// cannot cause such searches.
+func (b *Backend) beginSearch(ctx context.Context) (end func(), err error) {
 	if leave, ok := ctx.Value(leaveKey{}).(func()); ok {
 		leave()
 	}
-	return b.searches.acquire(ctx)
+	if chaingql.ForSubscriptions(ctx) {
+		return func() {}, nil
+	}
+	return b.searches.release, b.searches.acquire(ctx)
 }
 
 // searchLast returns the last n blocks with sequence numbers in [from, end) that q selects.

@@ -55,7 +55,7 @@ func TestWaitingSearchesAreLimited(t *testing.T) {
 
 // TestSlowPagesAreLimitedDuringSearch reads 64 pages that need many requests while a search runs and the
 // server does not respond. Only 34 of them may be in progress. The others must fail at once, so that a Handler,
-// which has at most 64 calls in flight, can still query balances.
+// which has at most 64 calls in flight, can still query balances. A page for subscriptions must not fail.
 func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 	all := uneven(6_000)
 	s, _, _ := indexedChain(t, all)
@@ -84,6 +84,12 @@ func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 		if !errors.Is(err, chaingql.ErrUnavailable) || !strings.Contains(err.Error(), "too many searches") {
 			t.Errorf("page above the limit: got error %v, want ErrUnavailable because of too many searches", err)
 		}
+	}
+	short, cancel := context.WithTimeout(forSubscriptions(t), 50*time.Millisecond)
+	defer cancel()
+	_, err = b.Blocks(short, chaingql.BlocksQuery{After: all[2_000].Cursor, First: 100})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("page for a subscription that resumes: got error %v, want none until the deadline", err)
 	}
 	resume()
 	end()
