@@ -89,9 +89,9 @@ func (r semaphore) release() {
 // Pages of the newest blocks have their own semaphore and are as urgent as balances.
 //
 // Pages that a Handler reads for its subscriptions are never searches. Otherwise clients that take all slots could
-// prevent the Handler from following. Those for clients that resume have a semaphore of their own, and are less urgent
-// than balances, because strangers can cause them. The others are as urgent as balances and need no slot: live blocks
-// may wait for them, and a Handler reads only a few at a time.
+// prevent the Handler from following. Those for clients that resume, which are a page after a cursor and several blocks
+// before it, have a semaphore of their own, and are less urgent than balances, because strangers can cause them. The
+// others are as urgent as balances and need no slot, because live blocks may wait for them.
 type pageReader struct {
 	*Backend
 	searchAfter uint32 // number of masterchain blocks after which the page is a search
@@ -104,8 +104,10 @@ type pageReader struct {
 func (b *Backend) newPageReader(ctx context.Context, q chaingql.BlocksQuery) *pageReader {
 	n := max(q.First, q.Last)
 	s := &pageReader{Backend: b, searchAfter: max(minSearchDistance, uint32(max(n, 0))), use: forPage, first: &b.pages}
+	after := q == chaingql.BlocksQuery{After: q.After, First: n}
+	before := q == chaingql.BlocksQuery{Before: q.Before, Last: n} && q.Before != ""
 	switch {
-	case chaingql.ForSubscriptions(ctx) && q == (chaingql.BlocksQuery{After: q.After, First: n}):
+	case chaingql.ForSubscriptions(ctx) && (after || before && n > 1):
 		s.use, s.first = forCatchUp, &b.catchUps
 	case chaingql.ForSubscriptions(ctx):
 		s.use, s.first = forBalance, nil

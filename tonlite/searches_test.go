@@ -113,33 +113,10 @@ type loadedHandler struct {
 	wait *sync.WaitGroup
 }
 
+// newLoadedHandler returns a Handler that caches few blocks.
 func newLoadedHandler(t *testing.T, m *memoryNetwork) (*loadedHandler, *liteservertest.Server) {
 	t.Helper()
-	server := m.start(generate(1001))
-	server.Advance(600)
-	server.Forget(10)
-	b := m.open(server.Config(), &tonlite.Options{Cache: 16})
-	server.Delay(100 * time.Millisecond)
-	live := make(chan uint32, 100)
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &loadedHandler{t: t, ctx: ctx, live: live, wait: new(sync.WaitGroup)}
-	s.Handler = chaingql.New(b, &chaingql.Options{
-		Logger: slog.New(slog.DiscardHandler),
-		Hooks: chaingql.Hooks{BlockReceived: func(block chaingql.Block, _ time.Duration) {
-			if block.Workchain == -1 {
-				live <- block.SeqNo
-			}
-		}},
-	})
-	t.Cleanup(func() {
-		server.Delay(0) // lets queries in flight end soon
-		cancel()
-		s.wait.Wait()
-		if err := s.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, server
+	return newCachingHandler(t, m, 16)
 }
 
 func (s *loadedHandler) ask(query string) (answer string) {

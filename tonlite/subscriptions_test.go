@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/tonlite"
+	"github.com/chaingql/chaingql/tonlite/liteservertest"
 )
 
 // TestSearchesDoNotDelayLiveBlocksAfterMerges follows a chain whose shards merge, while clients search for blocks of a
@@ -72,6 +76,71 @@ func TestClientsThatResumeDoNotDelayBalances(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestClientsThatResumeAgainDoNotDelayBalances reads balances while clients subscribe again and again, each time a few
+// blocks before the last. The Backend has cached the blocks after these cursors, so that it reads only those before.
+func TestClientsThatResumeAgainDoNotDelayBalances(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memoryNetwork) {
+		s, server := newCachingHandler(t, m, 1024)
+		s.ask("{blockchain{blocks(last:1){edges{cursor}}}}")
+		s.awaitBlock(server, 601)
+		first, cached := make(chan bool), make(chan bool)
+		for n := range uint32(8) {
+			s.wait.Go(func() {
+				for master := 580 - 70*n; s.ctx.Err() == nil && master > 20; master -= 8 {
+					ctx, cancel := context.WithCancel(s.ctx)
+					w := &untilBlock{ResponseRecorder: httptest.NewRecorder(), stop: cancel}
+					s.subscribe(ctx, w, cursor(master))
+					if cancel(); master == 580-70*n {
+						first <- true
+						<-cached
+					}
+				}
+			})
+		}
+		for range 8 {
+			<-first
+		}
+		close(cached)
+		time.Sleep(500 * time.Millisecond)
+		within(t, 1100*time.Millisecond, func() { // each balance should take 100 ms
+			for range 10 {
+				if text := s.balance(); !strings.Contains(text, `"balance":"0x0"`) {
+					t.Errorf("balance: got response %s", text)
+				}
+			}
+		})
+	})
+}
+
+func newCachingHandler(t *testing.T, m *memoryNetwork, cache int) (*loadedHandler, *liteservertest.Server) {
+	t.Helper()
+	server := m.start(generate(1001))
+	server.Advance(600)
+	server.Forget(10)
+	b := m.open(server.Config(), &tonlite.Options{Cache: cache})
+	server.Delay(100 * time.Millisecond)
+	live := make(chan uint32, 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &loadedHandler{t: t, ctx: ctx, live: live, wait: new(sync.WaitGroup)}
+	s.Handler = chaingql.New(b, &chaingql.Options{
+		Logger: slog.New(slog.DiscardHandler),
+		Hooks: chaingql.Hooks{BlockReceived: func(block chaingql.Block, _ time.Duration) {
+			if block.Workchain == -1 {
+				live <- block.SeqNo
+			}
+		}},
+	})
+	t.Cleanup(func() {
+		server.Delay(0) // lets queries in flight end soon
+		cancel()
+		s.wait.Wait()
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, server
 }
 
 // subscribe sends all blocks after the cursor to w until ctx is done.
