@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -303,13 +304,28 @@ func (b *Bound) appendVariables(key []byte, ignored []int) []byte {
 			key = append(key, '-')
 			continue
 		}
-		text, err := json.Marshal(owned(v)) // sorts maps by key
-		if err != nil {                     // only the value of a host's scalar can have no JSON form
-			text = fmt.Appendf(nil, "%#v", v)
+		switch v := v.(type) { // most variables are strings, and may be long
+		case string:
+			key = appendCounted(key, v)
+		case *Text:
+			key = appendCounted(key, *v)
+		default:
+			b := bytes.NewBuffer(key)
+			text := json.NewEncoder(b) // sorts maps by key
+			text.SetEscapeHTML(false)  // it would make a text six times as long
+			if text.Encode(v) == nil {
+				key = b.Bytes()
+			} else { // only the value of a host's scalar can have no JSON form
+				key = fmt.Appendf(key, "%#v", v)
+			}
 		}
-		key = append(key, text...)
 	}
 	return key
+}
+
+// appendCounted appends the length of s and s, without a copy for escapes. No other value looks like this.
+func appendCounted[T string | Text](dst []byte, s T) []byte {
+	return append(append(strconv.AppendInt(dst, int64(len(s)), 10), ':'), s...)
 }
 
 // only reports whether the plan uses a variable exactly once, as one of the first field's arguments with the indexes in

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -60,5 +61,28 @@ func TestTextVariableIsAStringUnlessTheFieldReadsText(t *testing.T) {
 	equal("kept arguments", fmt.Sprint(kept[1:]), "[RED RED RED [RED] [RED]]")
 	if find() {
 		t.Error("a value that the enum does not have was accepted")
+	}
+}
+
+// A request is identified outside of the limits on large requests that are prepared at the same time, so this must be
+// cheap. Escapes of HTML would make the text six times as long.
+func TestIdentityOfALongTextIsNotMuchLonger(t *testing.T) {
+	c := resolverCache(t, nil,
+		Field{Name: "string", Type: "String", Args: []Arg{{Name: "s", Type: "String"}}},
+		Field{Name: "list", Type: "String", Args: []Arg{{Name: "s", Type: "[String]"}}})
+	long := strings.Repeat("<", 100_000)
+	text := Text(long)
+	for name, v := range map[string]any{"string": long, "text": &text, "list": []any{long}} {
+		document := `query($v: String){string(s: $v)}`
+		if name == "list" {
+			document = `query($v: [String]){list(s: $v)}`
+		}
+		b, errs := c.Prepare(document, "", map[string]any{"v": v})
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		if n := len(b.Identity(nil)); n < len(long) || n > len(long)+100 {
+			t.Errorf("%s: a text of %d bytes has an identity of %d bytes", name, len(long), n)
+		}
 	}
 }
