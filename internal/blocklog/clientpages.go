@@ -159,6 +159,7 @@ func (l *Log[B]) uncount(p *page[B]) {
 		}
 		next := c.waiting[i]
 		c.waiting = slices.Delete(c.waiting, i, i+1)
+		next.received = client.received()             // it may have received pages meanwhile
 		if same := l.pages[next.after]; same != nil { // another client has requested it meanwhile
 			l.join(same, next)
 		} else {

@@ -213,3 +213,25 @@ func TestReaderDoesNotWaitForOthersOfItsClientThatSearch(t *testing.T) {
 		expectAll(t, r, upTo(501, 2000, 1)...)
 	})
 }
+
+// A client with many readers must not have a page read first for each of them.
+func TestClientOfManyReadersDoesNotDelayOneThatNeedsFewPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(15_000)
+		c.pageTakes = 10 * time.Millisecond
+		l := openStarted(t, c, Options[int]{Window: 5})
+		p := &pool{t: t, log: l}
+		for i := range 40 {
+			client := new(Client)
+			for k := range 100 {
+				p.join(client, cursorOf(1000+3*(100*i+k)), 1)
+			}
+		}
+		p.run(time.Second, func() bool { return false }) // each client has received about 40 pages
+		r := p.join(new(Client), cursorOf(0), 1)
+		took := p.run(10*time.Second, func() bool { return r.blocks >= 500 }, r)
+		if most := 200 * time.Millisecond; took > most {
+			t.Errorf("received %d blocks after %v, want 500 within %v", r.blocks, took, most)
+		}
+	})
+}
