@@ -1,7 +1,7 @@
 package chaingql
 
 import (
-	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/chaingql/chaingql/internal/xsync"
@@ -9,10 +9,11 @@ import (
 
 // streamConns contains a streamConn for each network connection with event streams. A connection of HTTP/2 can have a
 // hundred of them, and end and start each again and again. So its usage is kept until it is 0, or until there are
-// maxStreamConns.
+// maxStreamConns. Behind a proxy each stream has a connection of its own, but if the host replaces RemoteAddr by the
+// address of the client, all its connections are one.
 type streamConns struct {
 	mu sync.Mutex
-	of map[string]*streamConn // by the client's address and port
+	of map[string]*streamConn // by the client's address, with its port if that is known
 }
 
 // maxStreamConns is the number of connections from which on those without streams are forgotten.
@@ -29,8 +30,8 @@ func newStreamConn() *streamConn { return &streamConn{slots: xsync.NewSemaphore(
 
 // enter returns the connection of a new stream, given the client's address. The caller must call leave.
 func (c *streamConns) enter(address string) *streamConn {
-	if _, _, err := net.SplitHostPort(address); err != nil || len(address) > 64 {
-		return newStreamConn() // the connections of a Unix socket have the same address; middleware may change others
+	if !isIP(address) {
+		return newStreamConn() // the connections of a Unix socket have the same address
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,6 +46,14 @@ func (c *streamConns) enter(address string) *streamConn {
 	}
 	conn.streams++
 	return conn
+}
+
+func isIP(address string) bool {
+	_, err := netip.ParseAddrPort(address)
+	if err != nil {
+		_, err = netip.ParseAddr(address)
+	}
+	return err == nil
 }
 
 func (c *streamConns) leave(conn *streamConn) {

@@ -15,7 +15,7 @@ func TestUsageOfAnEventStreamIsThatOfItsConnection(t *testing.T) {
 			defer conns.leave(s)
 			return s.turns.Time()
 		}
-		for _, address := range []string{"192.0.2.1:80", "@"} {
+		for _, address := range []string{"192.0.2.1:80", "192.0.2.1", "@"} {
 			s := conns.enter(address)
 			s.turns.Add(5 * time.Millisecond)
 			conns.leave(s)
@@ -24,6 +24,7 @@ func TestUsageOfAnEventStreamIsThatOfItsConnection(t *testing.T) {
 		for address, want := range map[string]time.Duration{
 			"192.0.2.1:80": 4 * time.Millisecond, // all streams have ended meanwhile
 			"192.0.2.1:81": 0,                    // another connection
+			"192.0.2.1":    4 * time.Millisecond, // the address of a client of a proxy
 			"@":            0,                    // a Unix socket, whose connections cannot be told apart
 		} {
 			if got := usageOf(address); got != want {

@@ -29,7 +29,7 @@ type page[B any] struct {
 	finding   int                 // number of those that do not search
 	own       int                 // number of those that belong to client
 	searching bool                // the page is in log.searches, because it was requested by a reader that searches
-	received  int                 // the lowest Client.received of those whose readers have waited for the page
+	requested int                 // the lowest Client.requested of those whose readers have waited for the page
 	attempt   int                 // number of reads after which the page had to be read again
 	timer     *time.Timer         // set in pageDelayed
 	queued    *list.Element       // the page's element in pageLane.queue, or nil
@@ -144,7 +144,6 @@ func (l *Log[B]) advance(r *Reader[B], s *handover[B]) (bool, error) {
 	case p != nil && p.state == pageDone:
 		own := p.stored
 		r.awaited, r.catchUp = nil, &own
-		r.client.receivedPage()
 		return true, nil
 	case l.covers(r.at.cursor, p != nil && p.state == pageParked) && !l.skipsOpenGap(r):
 		if l.checkHandover(s); s.hasGaps() {
@@ -194,7 +193,7 @@ func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.release(r)
 	p := l.find(r.at.cursor, r.client)
 	if p == nil {
-		p = &page[B]{after: r.at.cursor, client: r.client, searching: r.foundNothing, received: r.client.received()}
+		p = &page[B]{after: r.at.cursor, client: r.client, searching: r.foundNothing, requested: r.client.requested()}
 		p.waiting = make(map[*Reader[B]]bool)
 		l.add(p)
 	}

@@ -10,7 +10,7 @@ import (
 
 // A Client is the connection that one or more Readers serve.
 type Client struct {
-	// Usage, if not nil, counts the pages that the Readers have received. Several Clients may share it, and those of
+	// Usage, if not nil, counts the pages that were read for the Readers. Several Clients may share it, and those of
 	// the streams of one HTTP/2 connection should.
 	Usage *xsync.Usage
 
@@ -29,15 +29,8 @@ func (c *Client) usage() *xsync.Usage {
 	return &c.own
 }
 
-// receivedPage counts a page. c may be nil.
-func (c *Client) receivedPage() {
-	if c != nil {
-		c.usage().Add(pageTime)
-	}
-}
-
-// received returns about how many pages have been received lately, which is at most 100. c may be nil.
-func (c *Client) received() int {
+// requested returns about how many pages the client has requested lately, which is at most 100. c may be nil.
+func (c *Client) requested() int {
 	if c == nil {
 		return 0
 	}
@@ -100,6 +93,8 @@ func (l *Log[B]) add(p *page[B]) {
 			return
 		}
 		c.count(p, 1)
+		p.requested = p.client.requested()
+		p.client.usage().Add(pageTime)
 	}
 	l.pages[p.after] = p
 	l.enqueue(p)
@@ -159,7 +154,6 @@ func (l *Log[B]) uncount(p *page[B]) {
 		}
 		next := c.waiting[i]
 		c.waiting = slices.Delete(c.waiting, i, i+1)
-		next.received = client.received()             // it may have received pages meanwhile
 		if same := l.pages[next.after]; same != nil { // another client has requested it meanwhile
 			l.join(same, next)
 		} else {

@@ -45,7 +45,7 @@ func (l *Log[B]) nextLane() *pageLane[B] {
 // addReader makes a reader wait for a page. searching reports whether the reader searches.
 func (l *Log[B]) addReader(p *page[B], r *Reader[B], searching bool) {
 	p.waiting[r], r.awaited = searching, p
-	l.lane(p).queue.lower(p, r.client.received())
+	l.lane(p).queue.lower(p, r.client.requested())
 	if !searching {
 		p.finding++
 		l.setSearching(p, false)

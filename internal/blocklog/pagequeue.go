@@ -7,7 +7,7 @@ import (
 
 // A pageQueue contains the pages that wait to be read. pop alternates between two orders: every second page is the one
 // that was queued first, so that each page is read eventually. The other pages are those of the clients that have
-// received the fewest pages lately, and of these the pages with the highest cursors. So a client that was away for a
+// requested the fewest pages lately, and of these the pages with the highest cursors. So a client that was away for a
 // short time, and needs few pages, does not wait for all clients that need many, or that start again and again.
 type pageQueue[B any] struct {
 	inOrder    list.List
@@ -33,9 +33,9 @@ func (q *pageQueue[B]) pop() *page[B] {
 	return p
 }
 
-// lower records that a client that has received the given number of pages waits for the page, too.
-func (q *pageQueue[B]) lower(p *page[B], received int) {
-	if p.received = min(p.received, received); p.inFewest > 0 {
+// lower records that a client that has requested the given number of pages waits for the page, too.
+func (q *pageQueue[B]) lower(p *page[B], requested int) {
+	if p.requested = min(p.requested, requested); p.inFewest > 0 {
 		heap.Fix(&q.fewest, p.inFewest-1)
 	}
 }
@@ -68,7 +68,7 @@ func (h *pageHeap[B]) Less(i, j int) bool {
 	if h.lowest {
 		return p.after < q.after
 	}
-	return p.received < q.received || p.received == q.received && p.after > q.after
+	return p.requested < q.requested || p.requested == q.requested && p.after > q.after
 }
 
 func (h *pageHeap[B]) Swap(i, j int) {
