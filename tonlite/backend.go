@@ -22,7 +22,7 @@ type Backend struct {
 	steps   *cache[uint32, []chaingql.Block]
 	headers *cache[lite.BlockID, header] // of shard blocks, for steps that take longer to read than one call may take
 
-	pages, searches, newestPages, catchUps, batches, batched semaphore
+	pages, searches, newestPages, catchUps, batches, longBatches, batched semaphore
 
 	searching chan struct{} // full while a call of oldestStep searches
 
@@ -80,6 +80,7 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		newestPages: newSemaphore(1, waitingNewest, errPages),
 		catchUps:    newSemaphore(maxCatchUps, waitingCatchUps, errPages),
 		batches:     newSemaphore(maxBatches, 0, errBatches),
+		longBatches: newSemaphore(maxLongBatches, maxBatches, errBatches),
 		batched:     newSemaphore(maxBatched, maxBatches*concurrency, errBatches),
 		searching:   make(chan struct{}, 1),
 	}
@@ -127,7 +128,8 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 // Balances returns the balances of several accounts as of the same masterchain block, which Balance
 // would use. The balance of an account that does not exist is nil. Balances reads up to 8 accounts
 // concurrently. While 24 calls for more than 4 accounts are in progress, further ones fail at once
-// with an error that wraps [chaingql.ErrUnavailable].
+// with an error that wraps [chaingql.ErrUnavailable]. Those for more than 12 accounts are read three
+// at a time, and fail with such an error if they wait for half of the time until their deadline.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
 	many := len(addrs) > fewBalances
@@ -136,6 +138,12 @@ func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*bi
 			return nil, err
 		}
 		defer b.batches.release()
+	}
+	if len(addrs) > someBalances {
+		if err := b.longBatches.acquireSoon(ctx); err != nil {
+			return nil, err
+		}
+		defer b.longBatches.release()
 	}
 	balances := make([]*big.Int, len(addrs))
 	err := b.atHead(ctx, func(head lite.BlockID) error {

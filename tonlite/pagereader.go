@@ -3,6 +3,7 @@ package tonlite
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/chaingql/chaingql"
 )
@@ -32,6 +33,10 @@ const (
 	// counts as one call in flight of a Handler. maxBatched is the maximum number of accounts that
 	// they read at the same time, and those of all calls take turns.
 	maxBatches, maxBatched = 24, 16
+
+	// maxLongBatches is the maximum number of these calls that read at the same time if they have more than
+	// someBalances accounts. If all took turns, all would end at the same time, which may be their deadline.
+	maxLongBatches, someBalances = 3, 12
 
 	// fewBalances is the number of balances that one call reads without waiting for other calls.
 	fewBalances = 4
@@ -72,6 +77,22 @@ func (r semaphore) acquire(ctx context.Context) error {
 		<-r.admitted
 		return timedOut(ctx.Err())
 	}
+}
+
+// acquireSoon is like acquire, but returns errFull when half of the time until the deadline of ctx has passed. A caller
+// that runs later could not end in time, but would delay others.
+func (r semaphore) acquireSoon(ctx context.Context) error {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return r.acquire(ctx)
+	}
+	soon, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+	defer cancel()
+	err := r.acquire(soon)
+	if err != nil && ctx.Err() == nil {
+		err = r.errFull
+	}
+	return err
 }
 
 func (r semaphore) release() {
