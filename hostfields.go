@@ -34,7 +34,8 @@ type SchemaExtension struct {
 	//
 	// A resolver returns a value or a thunk (func() (any, error)). The thunks in a field of Query are called after all
 	// nested fields that need no thunk have been resolved, so that a loader can read many values at once. The resolvers
-	// of one query run one after the other on one goroutine. Different queries run concurrently.
+	// of one query run one after the other on one goroutine. Different queries run concurrently. While thunks wait, all
+	// values of the field stay in memory, so lists with thunks should have at most a few hundred items.
 	//
 	// Each field of Query holds one slot of Limits.InFlight until everything nested in the field has been resolved.
 	// After Limits.BackendTimeout, Context is done, the resolvers must return, and the client receives TIMEOUT.

@@ -147,7 +147,8 @@ type Limits struct {
 	// HTTP, on event streams and on sockets. Long messages on sockets that have arrived only in part are counted too.
 	// An eighth of the memory is reserved for responses of at most 64 KiB. At most half is for queries that wait for
 	// the Backend and have produced more than 16 KiB of data. Beyond it, their next fields that need the Backend fail
-	// with SERVICE_UNAVAILABLE. Seven queries of 4 MiB can fill this half.
+	// with SERVICE_UNAVAILABLE. Seven queries of 4 MiB can fill this half. It does not bound the values of a host's
+	// field while its thunks wait: lists with thunks should have at most a few hundred items.
 	//
 	// If a new response does not fit, clients that receive less than 256 KiB per second are disconnected, beginning
 	// with the largest lag. The lag is the time since a client's response began, minus the time that the bytes it has

@@ -303,6 +303,28 @@ func TestQueriesThatWaitForTheBackendDoNotHoldTheValuesOfTheHost(t *testing.T) {
 	})
 }
 
+// docs/limits.md has these numbers: the half for queries that wait does not bound the values within a host's field.
+func TestListsOfTheHostThatWaitFillTheMemoryForResponses(t *testing.T) {
+	for items, fit := range map[int]int{200: 64, 1_000: 31} { // 64 is InFlight
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			fields := graphql.Fields{"owner": constField(graphql.Int, func() (any, error) { <-release; return 7, nil })}
+			for _, name := range strings.Split("abcde", "") {
+				fields[name] = constField(graphql.Int, 1)
+			}
+			item := graphql.NewObject(graphql.ObjectConfig{Name: "Item", Fields: fields})
+			h, _ := newQueryHandler(t, graphql.Fields{"items": constField(listOf(item), make([]struct{}, items))})
+			query := func(int) string { return `{"query":"{items{a b c d e owner}}"}` }
+			more := min(64-fit, 2)
+			equal(t, fmt.Sprintf("refused for lists of %d", items), len(postAll(h, fit+more, query)), more)
+			if _, held := h.Pending(); items == 200 && held > 28<<20 {
+				t.Errorf("lists of 200 hold %d bytes, want less than half of what is not reserved", held)
+			}
+		})
+	}
+}
+
 // Responses are written to the buffers of earlier ones. Those that wait for a balance must not take large ones.
 func TestQueriesThatWaitForABalanceHoldNoLargeBuffers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
