@@ -60,12 +60,12 @@ func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 	all := uneven(6_000)
 	s, _, _ := indexedChain(t, all)
 	p := testkit.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", s.port()))
-	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{})
+	b := open(t, fmt.Sprintf("nats://127.0.0.1:%d", p.Port()), &natschain.Options{Timeout: patience})
 	end, err := b.Search(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	resume := p.Stall()
+	marked, resume := forSubscriptions(t), p.Stall()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	ended := make(chan error, 64)
@@ -85,7 +85,7 @@ func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 			t.Errorf("page above the limit: got error %v, want ErrUnavailable because of too many searches", err)
 		}
 	}
-	short, cancel := context.WithTimeout(forSubscriptions(t), 50*time.Millisecond)
+	short, cancel := context.WithTimeout(marked, 50*time.Millisecond)
 	defer cancel()
 	_, err = b.Blocks(short, chaingql.BlocksQuery{After: all[2_000].Cursor, First: 100})
 	if !errors.Is(err, context.DeadlineExceeded) {
