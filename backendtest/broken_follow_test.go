@@ -55,6 +55,15 @@ var brokenFollows = []brokenBackend{
 			return c.Follow(stop, after)
 		}}
 	}, "did not return within 2s after its context was canceled"},
+	{"Follow yields ErrCursorTooOld for each error", changeFollow(
+		func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
+			c.Follow(ctx, after)(func(b block, err error) bool {
+				if err != nil && !errors.Is(err, chaingql.ErrBadCursor) {
+					err = chaingql.ErrCursorTooOld
+				}
+				return yield(b, err)
+			})
+		}), "this error is an answer, which the source did not give"},
 	{"Blocks ignores its context during a stall", func(stop context.Context, c *memchain.Chain, h *Harness) {
 		var stalled atomic.Bool
 		h.Stall = func() func() { stalled.Store(true); return func() { stalled.Store(false) } }

@@ -148,6 +148,12 @@ var brokenResults = []brokenBackend{
 		}
 		return v, err
 	}), "returned <nil> and error <nil>: the error must be ErrNotFound"},
+	{"Balance returns ErrNotFound for each error", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
+		if err != nil {
+			err = chaingql.ErrNotFound
+		}
+		return v, err
+	}), "this error is an answer, which the source did not give"},
 	{"Balance returns zero for an unknown account", changeBalance(func(v *big.Int, err error) (*big.Int, error) {
 		if errors.Is(err, chaingql.ErrNotFound) {
 			return new(big.Int), nil

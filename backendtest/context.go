@@ -150,6 +150,10 @@ func followEndsWithItsContext(t *trial) {
 // endsBecause checks that the Follow yields exactly one error within limit and then returns.
 func (f *reading) endsBecause(why string, limit time.Duration) {
 	err := f.end("an error because "+why, limit)
+	if answers(err) {
+		f.t.Fatalf("%s yielded error %v because %s: this error is an answer, which the source did not give",
+			f.name, err, why)
+	}
 	over, stop := within(Prompt)
 	defer stop()
 	select {

@@ -220,6 +220,8 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 			t.Fatalf("%s panicked: %v", what, p)
 		case err != nil && want == mustSucceed:
 			t.Fatalf("%s failed: %v", what, err)
+		case want == mustFail && answers(err):
+			t.Fatalf("%s returned error %v: this error is an answer, which the source did not give", what, err)
 		case err == nil && want == mustFail:
 			t.Fatalf("%s returned no error: a call whose context is done must fail", what)
 		}
@@ -229,6 +231,19 @@ func (t *trial) promptly(limit time.Duration, what string, call func() error, wa
 		t.Fatalf("%s did not return within %v", what, limit)
 		return nil
 	}
+}
+
+// answers reports whether err is an answer of the source, in contrast to a failed call.
+func answers(err error) bool {
+	for _, answer := range []error{
+		chaingql.ErrNotFound, chaingql.ErrBlockNotFound, chaingql.ErrBadCursor, chaingql.ErrCursorTooOld,
+		chaingql.ErrChainReplaced,
+	} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
 }
 
 // result is like promptly for a call with a result, within t.Patience.
