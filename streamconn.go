@@ -1,29 +1,35 @@
 package chaingql
 
 import (
+	"container/list"
 	"net/netip"
 	"sync"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// streamConns contains a streamConn for each network connection with event streams. A connection of HTTP/2 can have a
-// hundred of them, and end and start each again and again. So its usage is kept until it is 0, or until there are
-// maxStreamConns. Behind a proxy each stream has a connection of its own, but if the host replaces RemoteAddr by the
-// address of the client, all its connections are one.
-type streamConns struct {
-	mu sync.Mutex
-	of map[string]*streamConn // by the client's address, with its port if that is known
-}
+// maxEndedConns is the maximum number of connections without event streams whose usage is kept.
+const maxEndedConns = 4096
 
-// maxStreamConns is the number of connections from which on those without streams are forgotten.
-const maxStreamConns = 4096
+// streamConns contains a streamConn for each network connection with event streams. A connection of HTTP/2 can have a
+// hundred of them, and end and start each again and again. So its usage is kept for some time after they have ended.
+// Behind a proxy each stream has a connection of its own, but if the host replaces RemoteAddr by the address of the
+// client, all its connections are one.
+type streamConns struct {
+	mu    sync.Mutex
+	of    map[string]*streamConn // by the client's address, with its port if that is known
+	ended list.List              // of the *streamConn without streams; those whose streams ended first come first
+}
 
 // A streamConn is a network connection with event streams.
 type streamConn struct {
 	pages, turns xsync.Usage      // of all streams
 	slots        *xsync.Semaphore // for streams that have a turn or wait for one
-	streams      int              // guarded by streamConns.mu
+
+	// streamConns.mu guards these fields.
+	address string        // "" if it is unknown
+	streams int           // number of open streams
+	ended   *list.Element // in streamConns.ended, or nil
 }
 
 func newStreamConn() *streamConn { return &streamConn{slots: xsync.NewSemaphore(turnsAtOnce())} }
@@ -35,14 +41,17 @@ func (c *streamConns) enter(address string) *streamConn {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = make(map[string]*streamConn)
-	}
 	conn := c.of[address]
-	if conn == nil {
+	switch {
+	case conn == nil:
+		if c.of == nil {
+			c.of = make(map[string]*streamConn)
+		}
 		conn = newStreamConn()
-		c.forgetSome()
-		c.of[address] = conn
+		conn.address, c.of[address] = address, conn
+	case conn.ended != nil:
+		c.ended.Remove(conn.ended)
+		conn.ended = nil
 	}
 	conn.streams++
 	return conn
@@ -59,19 +68,16 @@ func isIP(address string) bool {
 func (c *streamConns) leave(conn *streamConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conn.streams--
-}
-
-// forgetSome looks at two connections, in an arbitrary order, and forgets those that are not used any more. It is
-// called for each new connection, so that most of those in the map are used.
-func (c *streamConns) forgetSome() {
-	looked, full := 0, len(c.of) >= maxStreamConns
-	for address, conn := range c.of {
-		if conn.streams == 0 && (full || conn.pages.Time() == 0 && conn.turns.Time() == 0) {
-			delete(c.of, address)
-		}
-		if looked++; looked == 2 {
-			return
-		}
+	if conn.streams--; conn.streams > 0 || conn.address == "" {
+		return
+	}
+	if conn.pages.Time() == 0 && conn.turns.Time() == 0 {
+		delete(c.of, conn.address)
+		return
+	}
+	conn.ended = c.ended.PushBack(conn)
+	if c.ended.Len() > maxEndedConns {
+		first := c.ended.Remove(c.ended.Front()).(*streamConn)
+		delete(c.of, first.address)
 	}
 }

@@ -192,7 +192,8 @@ func (l *Log[B]) goLive(r *Reader[B]) {
 func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.release(r)
 	p := l.find(r.at.cursor, r.client)
-	if p == nil {
+	found := p != nil
+	if !found {
 		p = &page[B]{after: r.at.cursor, client: r.client, searching: r.foundNothing, requested: r.client.requested()}
 		p.waiting = make(map[*Reader[B]]bool)
 		l.add(p)
@@ -203,6 +204,9 @@ func (l *Log[B]) requestPage(r *Reader[B]) {
 	l.addReader(p, r, r.foundNothing)
 	if r.client == p.client {
 		p.own++
+	}
+	if !found || r.client != p.client { // otherwise it has counted for the client already
+		r.client.requestsPage()
 	}
 }
 

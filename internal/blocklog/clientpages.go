@@ -29,6 +29,13 @@ func (c *Client) usage() *xsync.Usage {
 	return &c.own
 }
 
+// requestsPage counts a page. c may be nil.
+func (c *Client) requestsPage() {
+	if c != nil {
+		c.usage().Add(pageTime)
+	}
+}
+
 // requested returns about how many pages the client has requested lately, which is at most 100. c may be nil.
 func (c *Client) requested() int {
 	if c == nil {
@@ -93,8 +100,6 @@ func (l *Log[B]) add(p *page[B]) {
 			return
 		}
 		c.count(p, 1)
-		p.requested = p.client.requested()
-		p.client.usage().Add(pageTime)
 	}
 	l.pages[p.after] = p
 	l.enqueue(p)

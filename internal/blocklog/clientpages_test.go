@@ -235,3 +235,26 @@ func TestClientOfManyReadersDoesNotDelayOneThatNeedsFewPages(t *testing.T) {
 		}
 	})
 }
+
+// Otherwise a client could request the pages of another one again and again, so that they are read first.
+func TestPageCountsForEachClientThatRequestsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(1000)
+		c.pageTakes = time.Second
+		l := openStarted(t, c, Options[int]{Window: 5})
+		p := &pool{t: t, log: l}
+		first, second := new(Client), new(Client)
+		for _, client := range []*Client{first, first, second} {
+			p.next(p.join(client, cursorOf(100), 1))
+		}
+		for range 5 {
+			r := p.join(second, cursorOf(100), 1)
+			p.next(r)
+			r.Close()
+		}
+		if got, again := first.requested(), second.requested(); got != 1 || again != 6 {
+			t.Errorf("%d pages count for a client with two readers, want 1, and %d for one whose readers leave, want 6",
+				got, again)
+		}
+	})
+}
