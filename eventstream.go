@@ -77,7 +77,8 @@ func (h *Handler) serveStream(
 	conn := h.streamConns.enter(r.RemoteAddr)
 	defer h.streamConns.leave(conn)
 	client := &blocklog.Client{Usage: &conn.pages}
-	sub, refused := h.subscribe(ctx, op, subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client})
+	from := subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client, &conn.held}
+	sub, refused := h.subscribe(ctx, op, from)
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return

@@ -15,7 +15,7 @@ func (h *Handler) Subscribe(document string, variables map[string]any) (stop fun
 	if errs != nil {
 		return nil, errs
 	}
-	s, refused := h.subscribe(context.Background(), op, subscriber{wake: xsync.WakeFunc(func() {})})
+	s, refused := h.subscribe(context.Background(), op, subscriber{wake: xsync.WakeFunc(func() {}), held: new(int)})
 	if refused != nil {
 		return nil, plan.Errors{refused}
 	}

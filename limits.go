@@ -91,8 +91,9 @@ type Limits struct {
 
 	// SubscriptionBytes is the maximum memory that all subscriptions together may keep: compiled documents, default
 	// values, variables, filters, responses that wait to be sent, and 8 KiB for the goroutine of each subscription to a
-	// field that the host added. An eighth of the memory is reserved for waiting responses with blocks. Default:
-	// 256 MiB.
+	// field that the host added. An eighth of the memory is reserved for waiting responses with blocks. When less than
+	// half of the rest is free, the subscriptions of one connection may not hold more than 1/64 of what is free, except
+	// a single one. Default: 256 MiB.
 	SubscriptionBytes int
 
 	// VariableBytes is the maximum size, as JSON, of one subscription's variables together with the literals in its

@@ -25,6 +25,10 @@ const (
 // evaluates their blocks again when they are needed.
 const keptShare = 8
 
+// freeShare is the divisor of the part of SubscriptionBytes that is free. When less than half is free, a connection may
+// not hold more than that for several subscriptions. So a hundred connections still leave a tenth for others.
+const freeShare = 64
+
 // A subscriptionQuota bounds the number and the memory of open subscriptions. There may be far more subscriptions than
 // sockets, each with its own document and variables.
 type subscriptionQuota struct {
@@ -46,8 +50,9 @@ func (k *subscriptionQuota) check(op *plan.Bound) *plan.Error {
 }
 
 // acquire counts a new subscription until forget is called, or returns an error if the subscription exceeds a limit.
-// extra is the memory of the subscription in bytes in addition to that of op.
-func (k *subscriptionQuota) acquire(op *plan.Bound, extra int) (forget func(), err *plan.Error) {
+// extra is the memory of the subscription in bytes in addition to that of op. of is the memory of all subscriptions of
+// its connection, which k.mu guards.
+func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget func(), err *plan.Error) {
 	held := op.MemoryUse()
 	own := subscriptionBytes + extra + held.Variables + held.Text
 	k.mu.Lock()
@@ -59,18 +64,31 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int) (forget func(), e
 	if most := k.most.Subscriptions; most > 0 && k.count >= most {
 		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
 	}
+	free := k.mostBytes() - k.bytes
 	if err := k.add(more); err != nil {
 		return nil, err
 	}
+	if k.most.SubscriptionBytes > 0 && *of > 0 && free < k.mostBytes()/2 && *of+more > free/freeShare {
+		k.bytes -= more
+		return nil, full("SubscriptionBytes", "The subscriptions of this connection have their share of %d bytes.",
+			k.most.SubscriptionBytes)
+	}
 	k.count++
 	k.plans[held.Plan]++
-	return func() { k.forget(held, own) }, nil
+	*of += more
+	return func() { k.forget(held, own, of, more) }, nil
+}
+
+// mostBytes returns the part of SubscriptionBytes that is not reserved.
+func (k *subscriptionQuota) mostBytes() int {
+	return k.most.SubscriptionBytes - k.most.SubscriptionBytes/keptShare
 }
 
 // add counts bytes, or returns an error if there is no room for them. Called with k.mu held.
 func (k *subscriptionQuota) add(bytes int) *plan.Error {
-	if most := k.most.SubscriptionBytes; most > 0 && k.bytes+bytes > most-most/keptShare {
-		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.", most)
+	if most := k.mostBytes(); most > 0 && k.bytes+bytes > most {
+		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.",
+			k.most.SubscriptionBytes)
 	}
 	k.bytes += bytes
 	return nil
@@ -89,9 +107,10 @@ func (k *subscriptionQuota) release(bytes int) {
 	k.bytes -= bytes
 }
 
-func (k *subscriptionQuota) forget(held plan.MemoryUse, own int) {
+func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, of *int, more int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	*of -= more
 	k.count--
 	k.bytes -= own
 	if k.plans[held.Plan]--; k.plans[held.Plan] == 0 {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
 )
 
 const byFilter = "subscription($f:BlockFilter){blocks(filter:$f){id}}"
@@ -226,6 +227,32 @@ func TestSubscriptionBytesAreLimitedOnEveryTransport(t *testing.T) {
 		s.send(start("1", allBlocks))
 		s.expect("within the limit")
 		expectRefused(t, n, byFilter, shards(20, 0), "would exceed the limit of 6000 bytes")
+	})
+}
+
+// A few clients with large subscriptions must not have those of all others refused.
+func TestFewSocketsLeaveRoomForSubscriptionsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{SubscriptionBytes: 16 << 20}})
+		n := serve(t, mounted(h))
+		refused := func(subscriptions, shardsOfEach, from int) int {
+			s := n.socket(t)
+			for i := range subscriptions {
+				variables, err := json.Marshal(shards(shardsOfEach, from+i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":{"query":"%s","variables":%s}}`, i, byFilter, variables))
+			}
+			return len(s.receive())
+		}
+		for i := range 12 {
+			refused(250, 100, 1000*i)
+		}
+		if _, held := h.Retained(); held < 7<<20 || held > 10<<20 {
+			t.Errorf("12 sockets with large subscriptions use %d bytes, want about half of 16 MiB", held)
+		}
+		equal(t, "subscriptions of another client that are refused", refused(10, 1, 100_000), 0)
 	})
 }
 

@@ -26,6 +26,8 @@ type streamConn struct {
 	pages, turns xsync.Usage      // of all streams
 	slots        *xsync.Semaphore // for streams that have a turn or wait for one
 
+	held int // the memory of the subscriptions of all streams, guarded by subscriptionQuota.mu
+
 	// streamConns.mu guards these fields.
 	address string        // "" if it is unknown
 	streams int           // number of open streams

@@ -131,6 +131,7 @@ type session struct {
 	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
 	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
+	held       int              // the memory of these subscriptions, guarded by subscriptionQuota.mu
 	traceBytes int              // the size of by.trace, if it is counted
 }
 
@@ -190,7 +191,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		ownTrace = p.trace.size()
 	}
 	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
-		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client})
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, &s.held})
 		if err != nil {
 			return nil, requestError(false, err)
 		}
