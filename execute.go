@@ -32,7 +32,7 @@ const (
 	largeShare   = 1 // large ones
 	backendShare = 8 // queries that wait for the Backend
 	placeShare   = 3 // queries that wait for a place in backendShare
-	manyShare    = 8 // queries for many blocks, whether they need the Backend or not
+	manyShare    = 8 // queries for many blocks, until they wait for the Backend
 )
 
 // manyBlocks is the number of blocks above which a query counts as one for many. Even if they are in the window, 2,500
@@ -54,7 +54,8 @@ func (h *Handler) run(ctx context.Context, c *call, dst []byte, out *responseSha
 			observed.queryFinished(no)
 			return appendErrors(dst, plan.Errors{no})
 		}
-		defer h.many.Leave()
+		c.many = h.many
+		defer c.leaveMany()
 	}
 	dst, err := c.op.Run(ctx, c, dst)
 	c.failed = err != nil

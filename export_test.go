@@ -69,3 +69,11 @@ func (h *Handler) HoldPreparations() (release func()) {
 
 // UseDraftStatuses makes h respond as if the constant draftStatuses were draft.
 func (h *Handler) UseDraftStatuses(draft bool) { h.draftStatuses = draft }
+
+// EnterMany counts a query for many blocks that runs, until leave is called.
+func (h *Handler) EnterMany() (leave func()) {
+	if !h.many.TryEnter() {
+		panic("there is no room")
+	}
+	return h.many.Leave
+}

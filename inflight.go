@@ -93,6 +93,7 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 	if !r.hold(c) {
 		return r.refuse(ctx, c, errNoRoom)
 	}
+	c.leaveMany() // otherwise queries that only wait would have those refused that need no call
 	var ok bool
 	if c.calls++; c.calls <= fewCalls {
 		ok = r.waiting.Enter(ctx)
@@ -107,6 +108,13 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 		return ctx.Err()
 	}
 	return r.refuse(ctx, c, errBusy)
+}
+
+// leaveMany ends the count of a query for many blocks. It counts while it uses a processor, until it waits for the
+// Backend.
+func (c *call) leaveMany() {
+	c.many.Leave()
+	c.many = nil
 }
 
 // refuse reports the limit of err, and returns err. The query does not wait for the Backend again.

@@ -132,12 +132,12 @@ type Limits struct {
 	// for HTTP requests are counted too. Those for connection_init are counted separately, up to the same number. A
 	// further one waits for at most BackendTimeout, because many clients may reconnect at once. Requests with a body
 	// that is still arriving and responses that wait for their client are not counted, except for the first ones on
-	// each processor: together at most a sixteenth of the limit. At most eleven sixteenths of the limit wait for
-	// the Backend, an eighth for the preparation of small requests, and a sixteenth for that of large ones, but at
-	// least one request each. The last eighth is left to queries whose documents are already compiled and that need no
-	// Backend call. At most half of the limit may be queries for more than 100 blocks, which take long even without
-	// a Backend call. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503), and so
-	// is one whose preparation does not begin within 5 s. Default: 1,024.
+	// each processor: together at most a sixteenth of the limit. At most eleven sixteenths of the limit wait for the
+	// Backend, an eighth for the preparation of small requests, and a sixteenth for that of large ones, but at least
+	// one request each. The last eighth is left to queries whose documents are already compiled and that need no
+	// Backend call. At most half of the limit may be queries for more than 100 blocks, until they wait for the Backend,
+	// because they take long even without. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with
+	// status 503), and so is one whose preparation does not begin within 5 s. Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body

@@ -242,7 +242,8 @@ func TestFewSocketsLeaveRoomForSubscriptionsOfOthers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":{"query":"%s","variables":%s}}`, i, byFilter, variables))
+				payload := fmt.Sprintf(`{"query":"%s","variables":%s}`, byFilter, variables)
+				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":%s}`, i, payload))
 			}
 			return len(s.receive())
 		}

@@ -47,6 +47,7 @@ type call struct {
 	err      error                  // the error of reading the balances together
 	calls    int                    // how often the query has waited for the Backend
 	held     xsync.Reservation      // the response so far, while the query waits for the Backend
+	many     *xsync.Lane            // entered by a query for many blocks; nil for others
 	refused  error                  // why the query does not run, or does not wait for the Backend again
 	failed   bool                   // the response has errors
 	final    bool                   // the response is cacheable, and no later block can change it

@@ -139,39 +139,6 @@ func TestMostRequestsMayWaitForTheBackend(t *testing.T) {
 	}
 }
 
-// Queries for many blocks take long even if they need no Backend call: at most half of Limits.Requests may be such.
-func TestQueriesForManyBlocksLeaveRoomForAllOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		b, _ := newUnresponsiveBackend(release)
-		hits := make(chan string, 64)
-		h, _ := newHandler(t, b, chaingql.Options{
-			Limits: chaingql.Limits{Requests: 64}, WindowSize: -1,
-			Hooks: chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { hits <- limit }}})
-		blocks := func(n int) func(int) string {
-			var text strings.Builder
-			for i := range n / 50 {
-				fmt.Fprintf(&text, "a%d:blocks(first:50){__typename}", i)
-			}
-			return func(int) string { return `{"query":"{blockchain{` + text.String() + `}}"}` }
-		}
-		responses := postAll(h, 40, blocks(150))
-		equal(t, "queries for 150 blocks that are refused at once", len(responses), 8)
-		no := <-responses
-		equal(t, "status of one of them", no.Code, 503)
-		equal(t, "Retry-After", no.Header().Get("Retry-After"), "1")
-		equal(t, "response", no.Body.String(), `{"errors":[{"message":"Too many queries for many blocks at once.",`+
-			`"extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`)
-		equal(t, "limit that was hit", <-hits, "Requests")
-		equal(t, "balances that are refused at once", len(postAll(h, 5, balanceOf)), 0)
-		equal(t, "queries for 100 blocks that are refused at once", len(postAll(h, 5, blocks(100))), 0)
-		close(release)
-		synctest.Wait()
-		equal(t, "responses", len(responses), 39)
-		equal(t, "status of a query for 150 blocks afterwards", post(h, blocks(150)(0)).Code, 200)
-	})
-}
-
 func TestQueriesWithManyBackendCallsGiveWayToThoseWithFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := slowBackend(100 * time.Millisecond)

@@ -1,0 +1,60 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+// Queries for many blocks take long even if they need no Backend call: at most half of Limits.Requests may be such.
+func TestQueriesForManyBlocksLeaveRoomForAllOthers(t *testing.T) {
+	hits := make(chan string, 1)
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{
+		Limits: chaingql.Limits{Requests: 16},
+		Hooks:  chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { hits <- limit }}})
+	for range 8 { // this many use a processor
+		leave := h.EnterMany()
+		defer leave()
+	}
+	no := post(h, blocksQuery(150))
+	equal(t, "status of a query for 150 blocks", no.Code, 503)
+	equal(t, "Retry-After", no.Header().Get("Retry-After"), "1")
+	equal(t, "response", no.Body.String(), `{"errors":[{"message":"Too many queries for many blocks at once.",`+
+		`"extensions":{"code":"SERVICE_UNAVAILABLE"}}]}`)
+	equal(t, "limit that was hit", <-hits, "Requests")
+	for what, body := range map[string]string{"a balance": balanceOf(1), "100 blocks": blocksQuery(100)} {
+		equal(t, "status of a query for "+what, post(h, body).Code, 200)
+	}
+}
+
+// blocksQuery returns a query for n blocks.
+func blocksQuery(n int) string {
+	var text strings.Builder
+	for i := range n / 50 {
+		fmt.Fprintf(&text, "a%d:blocks(first:50){__typename}", i)
+	}
+	return `{"query":"{blockchain{` + text.String() + `}}"}`
+}
+
+// Queries that wait for the Backend use no processor.
+func TestQueriesForManyBlocksCountUntilTheyWaitForTheBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b, _ := newUnresponsiveBackend(release)
+		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{Requests: 64}, WindowSize: -1})
+		responses := postAll(h, 44, func(int) string { return blocksQuery(150) })
+		equal(t, "queries that are refused at once", len(responses), 0)
+		for range 32 {
+			leave := h.EnterMany()
+			defer leave()
+		}
+		close(release)
+		synctest.Wait()
+		equal(t, "responses", len(responses), 44)
+	})
+}

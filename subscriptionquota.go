@@ -1,0 +1,118 @@
+package chaingql
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/chaingql/chaingql/internal/plan"
+)
+
+// The memory of a subscription in addition to its plan, its variables and its filter, in bytes. A test compares the
+// counted bytes with the growth of the heap.
+const (
+	subscriptionBytes = 1536    // including its share of a socket's memory
+	hostStreamBytes   = 8 << 10 // the stack of the goroutine, for a subscription to a host's field
+)
+
+// keptShare is the divisor of SubscriptionBytes for the part that is reserved for responses with blocks that
+// subscribers have not taken yet. The block log keeps within this part by itself: it discards such responses, and
+// evaluates their blocks again when they are needed.
+const keptShare = 8
+
+// freeShare is the divisor of the part of SubscriptionBytes that is free. When less than half is free, a connection may
+// not hold more than that for several subscriptions. So a hundred connections still leave a tenth for others.
+const freeShare = 64
+
+// A subscriptionQuota bounds the number and the memory of open subscriptions. There may be far more subscriptions than
+// sockets, each with its own document and variables.
+type subscriptionQuota struct {
+	most Limits
+
+	mu    sync.Mutex // guards the fields below
+	count int
+	bytes int
+	plans map[uint64]int // the number of subscriptions that keep each plan
+}
+
+// check returns an error if the variables of op are too large. It is called before any of them are copied, because a
+// filter may use one variable hundreds of times.
+func (k *subscriptionQuota) check(op *plan.Bound) *plan.Error {
+	if most := k.most.VariableBytes; most > 0 && op.MemoryUse().VariablesJSON > most {
+		return full("VariableBytes", "The subscription exceeds the limit of %d bytes of variables.", most)
+	}
+	return nil
+}
+
+// acquire counts a new subscription until forget is called, or returns an error if the subscription exceeds a limit.
+// extra is the memory of the subscription in bytes in addition to that of op. of is the memory of all subscriptions of
+// its connection, which k.mu guards.
+func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget func(), err *plan.Error) {
+	held := op.MemoryUse()
+	own := subscriptionBytes + extra + held.Variables + held.Text
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	more := own
+	if k.plans[held.Plan] == 0 {
+		more += held.Shared
+	}
+	if most := k.most.Subscriptions; most > 0 && k.count >= most {
+		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
+	}
+	free := k.mostBytes() - k.bytes
+	if err := k.add(more); err != nil {
+		return nil, err
+	}
+	if k.most.SubscriptionBytes > 0 && *of > 0 && free < k.mostBytes()/2 && *of+more > free/freeShare {
+		k.bytes -= more
+		return nil, full("SubscriptionBytes", "The subscriptions of this connection have their share of %d bytes.",
+			k.most.SubscriptionBytes)
+	}
+	k.count++
+	k.plans[held.Plan]++
+	*of += more
+	return func() { k.forget(held, own, of, more) }, nil
+}
+
+// mostBytes returns the part of SubscriptionBytes that is not reserved.
+func (k *subscriptionQuota) mostBytes() int {
+	return k.most.SubscriptionBytes - k.most.SubscriptionBytes/keptShare
+}
+
+// add counts bytes, or returns an error if there is no room for them. Called with k.mu held.
+func (k *subscriptionQuota) add(bytes int) *plan.Error {
+	if most := k.mostBytes(); most > 0 && k.bytes+bytes > most {
+		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.",
+			k.most.SubscriptionBytes)
+	}
+	k.bytes += bytes
+	return nil
+}
+
+// reserve counts bytes until release is called, or returns an error if there is no room for them.
+func (k *subscriptionQuota) reserve(bytes int) *plan.Error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.add(bytes)
+}
+
+func (k *subscriptionQuota) release(bytes int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bytes -= bytes
+}
+
+func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, of *int, more int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	*of -= more
+	k.count--
+	k.bytes -= own
+	if k.plans[held.Plan]--; k.plans[held.Plan] == 0 {
+		delete(k.plans, held.Plan)
+		k.bytes -= held.Shared
+	}
+}
+
+func full(limit, format string, most int) *plan.Error {
+	return &plan.Error{Message: fmt.Sprintf(format, most), Code: plan.CodeLimit, Limit: limit}
+}
