@@ -93,9 +93,11 @@ func (f *File) catchUp(ctx context.Context) error {
 // to f. If another call has already added them, take does nothing.
 func (f *File) take(offset int64, text []byte) error {
 	var records []Record
-	for decoder := json.NewDecoder(bytes.NewReader(text)); decoder.More(); {
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
 		var r Record
-		if err := decoder.Decode(&r); err != nil {
+		if err := decoder.Decode(&r); err == io.EOF {
+			break
+		} else if err != nil {
 			return err
 		}
 		records = append(records, r)

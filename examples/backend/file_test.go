@@ -120,6 +120,9 @@ func TestFileThatCannotBeReadOnIsAnError(t *testing.T) {
 		{"a line is too long", "longer than 1048576 bytes", func(path string) error {
 			return appendText(path, strings.Repeat(" ", 1<<20)+line)
 		}},
+		{"a line begins with a bracket", "invalid character ']'", func(path string) error {
+			return appendText(path, "]\n"+line)
+		}},
 	} {
 		path := filepath.Join(t.TempDir(), "chain")
 		appendTo(t, path, line)
