@@ -24,7 +24,8 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 }
 
 // Balances returns the balances of several accounts, in the order of addrs. It makes one
-// round trip to the server. If no balance is stored for an account, its result is nil.
+// round trip to the server. If no balance is stored for an account, its result is nil. Calls
+// for more than 4 accounts are limited like those of [Backend.Blocks].
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	return b.balances(ctx, "read balances", addrs)
 }
@@ -39,7 +40,11 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 		" FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN " +
 		b.tables.accounts + " a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place"
 	numerics := make([]pgtype.Numeric, 0, len(addrs))
-	err := b.read(ctx, what, func(ctx context.Context) error {
+	read := b.read
+	if len(addrs) > fewAccounts {
+		read = b.readLarge
+	}
+	err := read(ctx, what, func(ctx context.Context) error {
 		numerics = numerics[:0]
 		return b.query(ctx, sql, []any{workchains, ids, c.id}, func(rows pgx.Rows) error {
 			var ours pgtype.Bool

@@ -20,17 +20,26 @@ const columns = "cursor, workchain, shard, seq_no, hash, gen_time"
 // statement, which uses an index. If blocks were pruned, an empty q.After means the
 // beginning of the remaining blocks, and Blocks returns [chaingql.ErrCursorTooOld] if
 // q.After is less than the cursor of the newest pruned block.
+//
+// Pages of several blocks and calls of [Backend.Balances] for more than 4 accounts use at most
+// half of the connections, or one if there is only one. 32 of them wait. Further ones return an
+// error that wraps [chaingql.ErrUnavailable]. Pages that a Handler reads for its subscriptions
+// ([chaingql.ForSubscriptions]) are not limited.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
-	page, pruned, err := b.page(ctx, b.chain.Load(), q)
+	read := b.readLarge
+	if max(q.First, q.Last) == 1 || chaingql.ForSubscriptions(ctx) { // Handler.Health reads one block
+		read = b.read
+	}
+	page, pruned, err := b.page(ctx, b.chain.Load(), q, read)
 	if err == nil && q.After != "" && q.After < pruned {
 		return nil, chaingql.ErrCursorTooOld
 	}
 	return page, err
 }
 
-// page reads a page of chain c and, in the same snapshot, the cursor of the newest pruned block.
+// page reads a page of chain c with read and, in the same snapshot, the cursor of the newest pruned block.
 func (b *Backend) page(
-	ctx context.Context, c *chain, q chaingql.BlocksQuery,
+	ctx context.Context, c *chain, q chaingql.BlocksQuery, read reader,
 ) (page []chaingql.Block, pruned chaingql.Cursor, err error) {
 	if checkCursor(q.After) != nil || checkCursor(q.Before) != nil {
 		return nil, "", chaingql.ErrBadCursor
@@ -40,7 +49,7 @@ func (b *Backend) page(
 		return nil, "", nil
 	}
 	sql, args := b.pageSQL(c, q, n)
-	err = b.read(ctx, "read blocks", func(ctx context.Context) error {
+	err = read(ctx, "read blocks", func(ctx context.Context) error {
 		page, pruned, err = b.rows(ctx, sql, args)
 		return err
 	})

@@ -46,6 +46,18 @@ func (b *Backend) Polls() bool { return b.opts.PollInterval > 0 }
 // connection. It applies to listeners that start later.
 func (b *Backend) PingListenerAfter(quiet time.Duration) { b.listen.pingAfter = quiet }
 
+// FillPool opens all connections of the pool.
+func (b *Backend) FillPool(ctx context.Context) error {
+	for range b.pool.Config().MaxConns {
+		conn, err := b.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+	}
+	return nil
+}
+
 // Hurry sets the timeout of later reads and of later attempts to open a LISTEN connection.
 func (b *Backend) Hurry(timeout time.Duration) { b.opts.Timeout, b.listen.timeout = timeout, timeout }
 

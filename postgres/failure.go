@@ -14,7 +14,7 @@ import (
 
 // A failure is a one-line error that wraps an error of pgx. It omits the connection
 // settings that pgx includes in some errors, because they contain the password. If the database
-// cannot be reached or does not answer in time, it also wraps [chaingql.ErrUnavailable].
+// cannot be reached, does not answer in time, or has too much to read, it also wraps [chaingql.ErrUnavailable].
 type failure struct {
 	op          string
 	cause       error
@@ -34,15 +34,16 @@ func (f *failure) Unwrap() []error {
 	return []error{f.cause}
 }
 
-// isUnavailable reports whether err shows that the database cannot be reached or does not answer
-// in time. If the caller has canceled its context, that says nothing about the database.
+// isUnavailable reports whether err shows that the database cannot be reached, does not answer
+// in time, or has too much to read. If the caller has canceled its context, that says nothing about the database.
 func isUnavailable(err error) bool {
 	var connecting *pgconn.ConnectError
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.Is(err, context.Canceled):
 		return false
-	case errors.As(err, &connecting), isBroken(err), errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err):
+	case errors.As(err, &connecting), isBroken(err), errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err),
+		errors.Is(err, errTooManyReads):
 		return true
 	case errors.As(err, &pgErr):
 		// The classes of connection errors and of missing resources, such as connections, a server that starts, and

@@ -60,7 +60,7 @@ func (b *Backend) follow(
 	look := time.NewTimer(every)
 	defer look.Stop()
 	for {
-		page, pruned, err := b.page(ctx, c, chaingql.BlocksQuery{After: after, First: chaingql.MaxPage})
+		page, pruned, err := b.page(ctx, c, chaingql.BlocksQuery{After: after, First: chaingql.MaxPage}, b.read)
 		if err != nil {
 			return b.cause(err)
 		}

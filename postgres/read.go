@@ -12,6 +12,39 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
+const (
+	// fewAccounts is the maximum number of balances that one call reads without readLarge.
+	fewAccounts = 4
+	// maxWaiting is the maximum number of calls of readLarge that wait. It leaves calls to others of the 64 that a
+	// Handler has in flight by default (Limits.InFlight).
+	maxWaiting = 32
+)
+
+var errTooManyReads = errors.New("too many pages and calls for many balances are in progress: retry later")
+
+// A reader is the method read or readLarge of a Backend.
+type reader func(ctx context.Context, what string, do func(context.Context) error) error
+
+// readLarge is read for pages and balances that may need much from the server's disk. It uses at most half of the
+// connections, so that single balances and blocks, Follow and Writers need not wait for it.
+func (b *Backend) readLarge(ctx context.Context, what string, do func(context.Context) error) error {
+	select {
+	case b.large <- struct{}{}:
+		defer func() { <-b.large }()
+	default:
+		return failed(what, errTooManyReads)
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
+	defer cancel()
+	select {
+	case b.largeSem <- struct{}{}:
+		defer func() { <-b.largeSem }()
+	case <-ctx.Done():
+		return failed(what, ctx.Err())
+	}
+	return b.read(ctx, what, do)
+}
+
 // read runs do with a deadline of [Options].Timeout. If the connection is broken, read resets
 // the pool and runs do again, because a restart of the server breaks all connections of the
 // pool. It also runs do again if the server rolled the statement back.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,20 +34,12 @@ func sessions(t *testing.T, s *server, name string) (pids []int32) {
 	return pids
 }
 
-// fillPool runs concurrent reads, so that the pool opens all of its connections.
-func fillPool(t *testing.T, b *postgres.Backend, connections int) {
+// fillPool opens all connections of the pool.
+func fillPool(t *testing.T, b *postgres.Backend) {
 	t.Helper()
-	var readers sync.WaitGroup
-	for range 4 * connections {
-		readers.Go(func() {
-			for range 30 {
-				if _, err := b.Blocks(context.Background(), chaingql.BlocksQuery{Last: 1000}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+	if err := b.FillPool(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	readers.Wait()
 }
 
 // If a canceled call closed its connection, other callers would have to wait for a new one.
@@ -59,7 +50,7 @@ func TestCanceledCallsKeepConnectionsOpen(t *testing.T) {
 	if err := writer(t, b).Append(t.Context(), backendtest.Chain(1000, 1)...); err != nil {
 		t.Fatal(err)
 	}
-	fillPool(t, b, 2)
+	fillPool(t, b)
 	before := sessions(t, s, name)
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Microsecond)
@@ -80,7 +71,7 @@ func TestDeadConnectionsFailAtMostOneRead(t *testing.T) {
 	if err := writer(t, b).Append(t.Context(), backendtest.Chain(10, 1)...); err != nil {
 		t.Fatal(err)
 	}
-	fillPool(t, b, 6)
+	fillPool(t, b)
 	p.Forget()
 	if _, err := b.Blocks(t.Context(), chaingql.BlocksQuery{Last: 1}); err != nil &&
 		!errors.Is(err, context.DeadlineExceeded) {
