@@ -8,7 +8,7 @@ import (
 // retained returns attacks with as many subscriptions, and as much memory for them, as the limits allow.
 func retained() []attack {
 	return []attack{
-		subscribed("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED limit of 268435456 bytes",
+		subscribed("31,000 subscriptions with 4 KB of variables", "served LIMIT_EXCEEDED share of 268435456 bytes",
 			1000, ofVariable(4000)),
 		subscribed("102,300 subscriptions", "served LIMIT_EXCEEDED subscriptions already", 3300,
 			query(`subscription{blocks(filter:{id:{eq:"none"}}){id}}`)),
