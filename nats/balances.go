@@ -49,9 +49,10 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 const maxDigits = 1000
 
 const (
-	// maxBalances is the maximum number of requests for balances that a Backend has in flight. A server queues up to
-	// 10,000 requests of all hosts. If more arrive, it drops the whole queue.
-	maxBalances = 128
+	// maxBalances is the maximum number of requests for balances that a Backend has in flight. A server answers all
+	// requests from one queue, and loads a file of 8 MB, which takes milliseconds, for a balance that it does not have
+	// in memory. Append, Follow and pages wait for the requests before theirs, several times in a row.
+	maxBalances = 8
 	// maxBatched is the maximum number of these requests that calls of Balances have in flight. Otherwise single
 	// balances would wait for all accounts of such calls.
 	maxBatched = maxBalances / 2
