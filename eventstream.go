@@ -245,8 +245,12 @@ func (s *eventStream) setNextTurn(found bool) {
 // beginTurn waits until the stream may read stored blocks, its client has left or its credentials have expired.
 func (s *eventStream) beginTurn() {
 	turn := cmp.Or(s.nextTurn, s.turns.first)
-	s.slot = turn != s.turns.recent && s.conn.slots.Acquire(s.credentials, 0)
-	if (s.slot || turn == s.turns.recent) && turn.Acquire(s.credentials, 0) {
+	if turn != s.turns.recent {
+		if s.slot = s.conn.slots.Acquire(s.credentials, 0); !s.slot {
+			return
+		}
+	}
+	if turn.Acquire(s.credentials, 0) {
 		s.turn, s.turnBegan = turn, xsync.Clock(0)
 	}
 }

@@ -58,16 +58,16 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget 
 	if most := k.most.Subscriptions; most > 0 && k.count >= most {
 		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
 	}
-	free := k.mostBytes() - k.bytes
-	if err := k.add(more); err != nil {
+	if err := k.room(more); err != nil {
 		return nil, err
 	}
-	if k.most.SubscriptionBytes > 0 && *of > 0 && free < k.mostBytes()/2 && *of+more > free/freeShare {
-		k.bytes -= more
+	most := k.mostBytes()
+	if free := most - k.bytes; most > 0 && *of > 0 && free < most/2 && *of+more > free/freeShare {
 		return nil, full("SubscriptionBytes", "The subscriptions of this connection have their share of %d bytes.",
 			k.most.SubscriptionBytes)
 	}
 	k.count++
+	k.bytes += more
 	k.plans[held.Plan]++
 	*of += more
 	return func() { k.forget(held, own, of, more) }, nil
@@ -78,13 +78,12 @@ func (k *subscriptionQuota) mostBytes() int {
 	return k.most.SubscriptionBytes - k.most.SubscriptionBytes/keptShare
 }
 
-// add counts bytes, or returns an error if there is no room for them. Called with k.mu held.
-func (k *subscriptionQuota) add(bytes int) *plan.Error {
+// room returns an error if there is no room for bytes. The caller must hold k.mu.
+func (k *subscriptionQuota) room(bytes int) *plan.Error {
 	if most := k.mostBytes(); most > 0 && k.bytes+bytes > most {
 		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.",
 			k.most.SubscriptionBytes)
 	}
-	k.bytes += bytes
 	return nil
 }
 
@@ -92,7 +91,11 @@ func (k *subscriptionQuota) add(bytes int) *plan.Error {
 func (k *subscriptionQuota) reserve(bytes int) *plan.Error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.add(bytes)
+	err := k.room(bytes)
+	if err == nil {
+		k.bytes += bytes
+	}
+	return err
 }
 
 func (k *subscriptionQuota) release(bytes int) {
@@ -101,6 +104,7 @@ func (k *subscriptionQuota) release(bytes int) {
 	k.bytes -= bytes
 }
 
+// forget ends the count of a subscription that acquire has counted with own bytes, and with more for its connection.
 func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, of *int, more int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
