@@ -52,6 +52,7 @@ type config struct {
 	addr      string
 	lead      time.Duration
 	drainLead time.Duration
+	perAddr   int
 	rate      float64
 	epoch     string
 	projects  projects
@@ -127,6 +128,8 @@ func configure(args []string, help io.Writer) (*config, error) {
 		"`time` before the first recorded block is replayed, so that clients can subscribe before it")
 	flags.DurationVar(&cfg.drainLead, "drain-lead", 3*time.Second,
 		"`time` from a signal to stop, when readiness ends, to the shutdown")
+	flags.IntVar(&cfg.perAddr, "per-address", 0,
+		"`number` of requests, event streams and sockets that one address may have in progress; 0: no limit")
 	flags.StringVar(&cfg.epoch, "epoch", "",
 		"`letters` and digits that the cursors of the chain end in, so that clients notice if it was replaced")
 	flags.Var(&cfg.projects, "project",
@@ -152,6 +155,9 @@ func configure(args []string, help io.Writer) (*config, error) {
 	}
 	if len(cfg.epoch) > 32 || strings.Trim(cfg.epoch, idLetters) != "" {
 		return nil, fmt.Errorf("-epoch must have at most 32 letters and digits, but is %q", cfg.epoch)
+	}
+	if cfg.perAddr < 0 {
+		return nil, fmt.Errorf("-per-address must not be negative, but is %d", cfg.perAddr)
 	}
 	if cfg.lead < 0 {
 		return nil, fmt.Errorf("-lead must not be negative, but is %v", cfg.lead)
@@ -209,7 +215,12 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 		chain.SetBalance(addr, nano)
 	}
 
-	opts := &chaingql.Options{AllowedOrigins: []string{"*"}, Logger: slog.New(slog.NewTextHandler(stderr, nil))}
+	clients := &perAddress{max: cfg.perAddr}
+	opts := &chaingql.Options{
+		AllowedOrigins: []string{"*"},
+		Logger:         slog.New(slog.NewTextHandler(stderr, nil)),
+		Hooks:          clients.hooks(),
+	}
 	if cfg.projects.static != nil {
 		opts.Authorizer = cfg.projects.static
 	}
@@ -222,7 +233,7 @@ func serve(ctx context.Context, cfg *config, stdout, stderr io.Writer) error {
 	mux.HandleFunc("GET /livez", func(http.ResponseWriter, *http.Request) {}) // the process responds
 	mux.Handle("/", explorer.New(&explorer.Options{Project: id, Account: account(balances)}))
 	server := &http.Server{
-		Handler:           mux,
+		Handler:           clients.middleware(mux),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second, // limits reading of a request; does not end sockets and event streams
 		IdleTimeout:       2 * time.Minute,

@@ -66,6 +66,7 @@ func TestUsageErrorIsOneLineWithExitCode2(t *testing.T) {
 		{"rate infinite", []string{"-rate", "Inf"}, "-rate"},
 		{"epoch with a dash", []string{"-epoch", "mk-2"}, "-epoch"},
 		{"epoch too long", []string{"-epoch", strings.Repeat("a", 33)}, "-epoch"},
+		{"per-address negative", []string{"-per-address", "-1"}, "-per-address"},
 		{"lead negative", []string{"-lead", "-1s"}, "-lead"},
 		{"rate no number", []string{"-rate", "fast"}, "-rate"},
 		{"project empty", []string{"-project", ""}, "not a project id"},
@@ -109,7 +110,7 @@ func TestHelpListsFlags(t *testing.T) {
 			t.Errorf("%s: exit code %d, stderr %q, want %d and no output", arg, code, stderr.String(), exitDone)
 		}
 		flags := regexp.MustCompile(`(?m)^  -([\w-]+)`).FindAllString(stdout.String(), -1)
-		const want = "[  -accounts   -addr   -chain   -drain-lead   -epoch   -lead   -project   -rate]"
+		const want = "[  -accounts   -addr   -chain   -drain-lead   -epoch   -lead   -per-address   -project   -rate]"
 		if fmt.Sprint(flags) != want {
 			t.Errorf("%s: flags %v, want %s", arg, flags, want)
 		}

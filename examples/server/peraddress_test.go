@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func TestAddressWithTooManyInProgressIsRefusedAndOthersAreNot(t *testing.T) {
+	limits := &perAddress{max: 2}
+	handler := chaingql.New(memchain.New(), &chaingql.Options{Hooks: limits.hooks()})
+	t.Cleanup(func() { _ = handler.Shutdown(context.Background()) })
+	limited := limits.middleware(handler)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = r.Header.Get("X-Forwarded-For")
+		limited.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+
+	opened := func(remote string) *websocket.Conn {
+		c, _, err := websocket.Dial(t.Context(), server.URL+"/demo/graphql", &websocket.DialOptions{
+			Subprotocols: []string{"graphql-transport-ws"}, HTTPHeader: http.Header{"X-Forwarded-For": {remote}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.CloseNow() })
+		return c
+	}
+	status := func(remote string) int {
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/demo/graphql?query={info{version}}", nil)
+		r.Header.Set("X-Forwarded-For", remote)
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+
+	for _, client := range []struct{ first, second, other string }{
+		{"192.0.2.1", "192.0.2.1:80", "192.0.2.2"},
+		{"2001:db8::1", "[2001:db8::2:1]:80", "2001:db8:0:1::1"},
+		{"::ffff:192.0.2.3", "192.0.2.3", "::ffff:192.0.2.4"},
+	} {
+		opened(client.first)
+		if got := status(client.first); got != http.StatusOK {
+			t.Errorf("a request from %s, which has a socket open, received status %d", client.first, got)
+		}
+		second := opened(client.second)
+		if got := status(client.first); got != http.StatusServiceUnavailable {
+			t.Errorf("a request from %s, which has two sockets open, received status %d, want 503", client.first, got)
+		}
+		if got := status(client.other); got != http.StatusOK {
+			t.Errorf("a request from %s, which has no socket open, received status %d", client.other, got)
+		}
+		_ = second.CloseNow()
+		for deadline := time.Now().Add(5 * time.Second); status(client.first) != http.StatusOK; {
+			if time.Now().After(deadline) {
+				t.Fatalf("requests from %s are refused after its second socket was closed", client.first)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	server.Close()
+	if err := handler.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(limits.inProgress) != 0 {
+		t.Errorf("%v are still in progress after the shutdown", limits.inProgress)
+	}
+}
