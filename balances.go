@@ -43,10 +43,10 @@ func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amo
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	if err := r.acquire(ctx); err != nil {
+	if err := r.acquire(ctx, nil); err != nil {
 		return nil, err
 	}
-	defer r.release()
+	defer r.release(nil)
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	return r.callBalance(ctx, addr)
@@ -88,10 +88,14 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	defer r.waited(c, &err)
-	if err := r.acquire(ctx); err != nil {
+	kind := r.batchSlots
+	if len(addrs) <= fewAccounts {
+		kind = nil
+	}
+	if err := r.acquire(ctx, kind); err != nil {
 		return err
 	}
-	defer r.release()
+	defer r.release(kind)
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amounts, err := r.batcher.Balances(ctx, addrs)

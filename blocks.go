@@ -82,10 +82,10 @@ func (r *resolvers) readStored(
 	}
 	defer r.waited(c, &err)
 	blocks, err = ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
-		if err := r.acquire(shared); err != nil {
+		if err := r.acquire(shared, r.pageSlots); err != nil {
 			return nil, err
 		}
-		defer r.release()
+		defer r.release(r.pageSlots)
 		return r.page(r.reading(shared, ctx), ch, q.forBackend())
 	})
 	if len(blocks) > 0 {

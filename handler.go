@@ -110,6 +110,8 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.times, _ = b.(TimeIndex)
 	if l.InFlight > 0 {
 		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewLane(l.InFlight, 0, 0)
+		resolve.pageSlots = xsync.NewSemaphore(pageCalls(l.InFlight))
+		resolve.batchSlots = xsync.NewSemaphore(batchCalls(l.InFlight))
 	}
 	resolve.waiting, resolve.held = newWaiting(l), xsync.NewBudget(l.PendingResponseBytes/waitingDivisor)
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading

@@ -21,16 +21,37 @@ var errNoRoom = noRoom().Error
 // Backend. It cannot be freed for others before the Backend has responded.
 const waitingDivisor = 2
 
-// acquire takes a slot for one Backend call of a query; release frees the slot. acquire waits for at most half of
-// BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they began to wait, so that a
-// query with many calls does not overtake a query with few. A Backend call that ignores its context keeps its slot
-// until it returns. The block log makes few calls, and needs no slots for them.
-func (r *resolvers) acquire(ctx context.Context) error {
-	if r.slots == nil {
-		return nil
+// pageCalls and batchCalls return how many calls of InFlight may be for pages, and for more than fewAccounts balances.
+// If a database reads from its disk, these take a hundred times as long as a call for one balance. They wait here,
+// before the time of the call begins, because a Backend with limits of its own would have to refuse some of them.
+func pageCalls(inFlight int) int  { return inFlight - inFlight/8*4 }
+func batchCalls(inFlight int) int { return inFlight - inFlight/8*5 }
+
+const fewAccounts = 4
+
+// acquire takes a slot for one Backend call of a query, and one of kind unless kind is nil; release frees them. acquire
+// waits for at most half of BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they
+// began to wait, so that a query with many calls does not overtake a query with few. A Backend call that ignores its
+// context keeps its slots until it returns. The block log makes few calls, and needs no slots for them.
+func (r *resolvers) acquire(ctx context.Context, kind *xsync.Semaphore) error {
+	most := patience(r.timeout)
+	if kind == nil {
+		return r.takeSlot(ctx, r.slots, most)
 	}
+	began := xsync.Clock(0)
+	if err := r.takeSlot(ctx, kind, most); err != nil {
+		return err
+	}
+	err := r.takeSlot(ctx, r.slots, max(1, most-(xsync.Clock(0)-began)))
+	if err != nil {
+		kind.Release()
+	}
+	return err
+}
+
+func (r *resolvers) takeSlot(ctx context.Context, slots *xsync.Semaphore, patience time.Duration) error {
 	switch {
-	case r.slots.Acquire(ctx, patience(r.timeout)):
+	case slots == nil || slots.Acquire(ctx, patience):
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -39,9 +60,12 @@ func (r *resolvers) acquire(ctx context.Context) error {
 	return errBusy
 }
 
-func (r *resolvers) release() {
+func (r *resolvers) release(kind *xsync.Semaphore) {
 	if r.slots != nil {
 		r.slots.Release()
+	}
+	if kind != nil {
+		kind.Release()
 	}
 }
 

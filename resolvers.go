@@ -24,9 +24,12 @@ type resolvers struct {
 	endpoints []string
 	timeout   time.Duration // of one Backend call
 	chains    *chains
-	slots     *xsync.Semaphore // of Limits.InFlight; nil means no limit
-	waiting   *xsync.Lane      // queries that wait for the Backend
-	held      *xsync.Budget    // the memory of their responses so far
+	waiting   *xsync.Lane   // queries that wait for the Backend
+	held      *xsync.Budget // the memory of their responses so far
+
+	// slots are those of Limits.InFlight. Calls for pages and for many balances need one of pageSlots or batchSlots
+	// too. All are nil if there is no limit.
+	slots, pageSlots, batchSlots *xsync.Semaphore
 
 	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)

@@ -261,3 +261,51 @@ func TestQueryWaitsForAnInFlightSlotOnlyOnce(t *testing.T) {
 		free()
 	})
 }
+
+// A slowDisk needs a second for each page of a query and each call for several balances.
+type slowDisk struct{ *memchain.Chain }
+
+func (s slowDisk) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	if q.First > 0 { // not a call of the block stream
+		time.Sleep(time.Second)
+	}
+	return s.Chain.Blocks(ctx, q)
+}
+
+func (s slowDisk) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
+	time.Sleep(time.Second)
+	return s.Chain.Balances(ctx, addrs)
+}
+
+func TestPagesAndManyBalancesDoNotDelaySingleBalances(t *testing.T) {
+	for name, row := range map[string]struct {
+		body     func(int) string
+		inFlight int // of InFlight 8
+	}{
+		"pages":    {pageOf, 4},
+		"balances": {func(int) string { return body(manyBalances(5), nil) }, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHandler(t, slowDisk{memchain.New()}, chaingql.Options{
+					Limits: chaingql.Limits{InFlight: 8}, WindowSize: -1})
+				statuses := make(chan int, 20)
+				for i := range cap(statuses) {
+					go func() { statuses <- post(h, row.body(i)).Code }()
+				}
+				synctest.Wait()
+				began := time.Now()
+				equal(t, "status of a balance", post(h, balanceOf(1)).Code, 200)
+				equal(t, "time of a balance", time.Since(began), 0)
+				succeeded := 0
+				for range cap(statuses) {
+					if <-statuses == 200 {
+						succeeded++
+					}
+				}
+				// As many end after one second, two and three. The others wait for 2.5 s.
+				equal(t, "slow queries that succeed", succeeded, 3*row.inFlight)
+			})
+		})
+	}
+}

@@ -30,7 +30,6 @@ type Backend struct {
 	pages    pageQueue
 	balances semaphore    // held by each request for a balance
 	batched  semaphore    // held by those of them that belong to a call of Balances
-	batches  semaphore    // held by each call of Balances for more than fewAccounts
 	slow     atomic.Int32 // number of slow pages in progress; see isSlow
 	mirrored atomic.Bool  // whether a mirror has responded to a read
 }
@@ -180,7 +179,7 @@ func newBackend(nc *nats.Conn, o Options) *Backend {
 	return &Backend{
 		nc: nc, opts: o, names: namesOf(o.Chain), searches: newSearchQueue(), pages: newPageQueue(),
 		survey: survey{sem: make(semaphore, 1)}, balances: make(semaphore, maxBalances),
-		batched: make(semaphore, maxBatched), batches: make(semaphore, maxBatches),
+		batched: make(semaphore, maxBatched),
 	}
 }
 

@@ -2,7 +2,6 @@ package natschain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -56,26 +55,12 @@ const (
 	// maxBatched is the maximum number of these requests that calls of Balances have in flight. Otherwise single
 	// balances would wait for all accounts of such calls.
 	maxBatched = maxBalances / 2
-	// maxBatches is the maximum number of calls of Balances for more than fewAccounts. It leaves calls to others of the
-	// 64 that a Handler has in flight by default (Limits.InFlight), also if maxSlowPages are in progress.
-	maxBatches  = 24
-	fewAccounts = 4
 )
-
-var errTooManyBatches = errors.New("too many calls for many balances are in progress: retry later")
 
 // Balances returns the balances of several accounts in nano-units. The balance of an
 // account that the bucket does not contain is nil. Balances sends its requests
-// concurrently. The accounts of all calls take turns. While 24 calls for more than 4
-// accounts each are in progress, further ones return an error that wraps
-// [chaingql.ErrUnavailable].
+// concurrently. The accounts of all calls take turns.
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
-	if len(addrs) > fewAccounts {
-		if !b.batches.tryAcquire() {
-			return nil, failed("read balances", errTooManyBatches)
-		}
-		defer b.batches.release()
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (

@@ -139,38 +139,28 @@ func TestManyBalancesDelayNoSingleOne(t *testing.T) {
 	calls.Wait()
 }
 
-// TestCallsForManyBalancesAreBounded starts more calls for many balances than may be in progress. They must not occupy
-// all calls that a Handler has in flight. Calls for few balances must not wait for all accounts of the others.
-func TestCallsForManyBalancesAreBounded(t *testing.T) {
+// TestFewBalancesDoNotWaitForAllAccountsOfOthers starts as many calls for many balances as a Handler has in flight.
+func TestFewBalancesDoNotWaitForAllAccountsOfOthers(t *testing.T) {
 	l := newStalledLeader(t)
 	var calls sync.WaitGroup
-	refused := make(chan error, 6)
-	for range 24 + cap(refused) {
+	const others = 24
+	for range others {
 		calls.Go(func() {
 			if _, err := l.Balances(t.Context(), make([]chaingql.Address, 30)); err != nil {
-				refused <- err
+				t.Errorf("Balances of 30 accounts: got error %v", err)
 			}
 		})
-	}
-	for range cap(refused) {
-		err := <-refused
-		if !errors.Is(err, chaingql.ErrUnavailable) || !strings.Contains(err.Error(), "too many calls") {
-			t.Errorf("a call above the limit: got error %v, want ErrUnavailable because of too many calls", err)
-		}
 	}
 	l.await(t, 4)
 	calls.Go(func() {
 		if _, err := l.Balances(t.Context(), make([]chaingql.Address, 4)); err != nil {
 			t.Errorf("Balances of 4 accounts: got error %v", err)
 		}
-		l.expectAtMost(t, 24*30/2)
+		l.expectAtMost(t, others*30/2)
 	})
 	if _, err := l.Balance(t.Context(), quick); err != nil { // meanwhile, the call above begins to wait
 		t.Errorf("Balance: got error %v", err)
 	}
 	l.open()
 	calls.Wait()
-	if _, err := l.Balances(t.Context(), make([]chaingql.Address, 30)); err != nil || len(refused) > 0 {
-		t.Errorf("when the calls have ended: got error %v, and %d of 24 calls failed", err, len(refused))
-	}
 }

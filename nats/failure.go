@@ -46,7 +46,7 @@ func isUnavailable(err error) bool {
 	}
 	return isAny(err, context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
 		nats.ErrNoServers, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, jetstream.ErrNoStreamResponse,
-		errLost, errTorn, errMirror, errTooManySearches, errTooManyPages, errTooManyBatches) ||
+		errLost, errTorn, errMirror, errTooManySearches, errTooManyPages) ||
 		hasCode(err, clusterNotAvailable, clusterNotLeader)
 }
 

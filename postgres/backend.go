@@ -32,7 +32,6 @@ type Backend struct {
 	chain     atomic.Pointer[chain]
 	listen    subscription
 	writerSem chan struct{} // semaphore of size 1 for transactions that append or prune
-	large     chan struct{} // held by each call of readLarge
 	largeSem  chan struct{} // semaphore for the calls of readLarge that may use a connection
 	answered  atomic.Uint64 // number of successful reads
 	stored    struct {      // what the Writers of this Backend have stored
@@ -108,11 +107,10 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 		return nil, failed("open", err)
 	}
 	name := func(table string) string { return pgx.Identifier{o.Schema, table}.Sanitize() }
-	half := max(1, config.MaxConns/2)
 	b := &Backend{
 		pool: pool, opts: o, closed: make(chan struct{}), writerSem: make(chan struct{}, 1),
-		large: make(chan struct{}, half+maxWaiting), largeSem: make(chan struct{}, half),
-		tables: tables{name("blocks"), name("accounts"), name("chaingql_state")},
+		largeSem: make(chan struct{}, max(1, config.MaxConns/2)),
+		tables:   tables{name("blocks"), name("accounts"), name("chaingql_state")},
 		listen: subscription{
 			config: listening, destination: destination(conn), topic: o.Schema,
 			timeout: o.Timeout, pingAfter: pingAfter,

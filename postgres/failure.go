@@ -43,7 +43,7 @@ func isUnavailable(err error) bool {
 	case errors.Is(err, context.Canceled):
 		return false
 	case errors.As(err, &connecting), isBroken(err), errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err),
-		errors.Is(err, errTooManyReads):
+		errors.Is(err, errBusy):
 		return true
 	case errors.As(err, &pgErr):
 		// The classes of connection errors and of missing resources, such as connections, a server that starts, and

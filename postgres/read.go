@@ -12,15 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-const (
-	// fewAccounts is the maximum number of balances that one call reads without readLarge.
-	fewAccounts = 4
-	// maxWaiting is the maximum number of calls of readLarge that wait. It leaves calls to others of the 64 that a
-	// Handler has in flight by default (Limits.InFlight).
-	maxWaiting = 32
-)
+// fewAccounts is the maximum number of balances that one call reads without readLarge.
+const fewAccounts = 4
 
-var errTooManyReads = errors.New("too many pages and calls for many balances are in progress: retry later")
+var errBusy = errors.New("too many pages and calls for many balances are in progress: retry later")
 
 // A reader is the method read or readLarge of a Backend.
 type reader func(ctx context.Context, what string, do func(context.Context) error) error
@@ -28,17 +23,16 @@ type reader func(ctx context.Context, what string, do func(context.Context) erro
 // readLarge is read for pages and balances that may need much from the server's disk. It uses at most half of the
 // connections, so that single balances and blocks, Follow and Writers need not wait for it.
 func (b *Backend) readLarge(ctx context.Context, what string, do func(context.Context) error) error {
-	select {
-	case b.large <- struct{}{}:
-		defer func() { <-b.large }()
-	default:
-		return failed(what, errTooManyReads)
-	}
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
+	deadline, _ := ctx.Deadline()
+	soon := time.NewTimer(time.Until(deadline) / 2) // a call that reads later could not end in time
+	defer soon.Stop()
 	select {
 	case b.largeSem <- struct{}{}:
 		defer func() { <-b.largeSem }()
+	case <-soon.C:
+		return failed(what, errBusy)
 	case <-ctx.Done():
 		return failed(what, ctx.Err())
 	}

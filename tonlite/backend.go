@@ -22,7 +22,7 @@ type Backend struct {
 	steps   *cache[uint32, []chaingql.Block]
 	headers *cache[lite.BlockID, header] // of shard blocks, for steps that take longer to read than one call may take
 
-	pages, searches, newestPages, catchUps, batches, longBatches, batched semaphore
+	pages, searches, newestPages, catchUps, longBatches, batched semaphore
 
 	searching chan struct{} // full while a call of oldestStep searches
 
@@ -75,13 +75,12 @@ func Open(ctx context.Context, config []byte, opts *Options) (*Backend, error) {
 		servers: newServers(n, o), opts: o, moved: make(chan struct{}),
 		masters: newCache[uint32, *master](4 * o.Cache), steps: newCache[uint32, []chaingql.Block](o.Cache),
 		headers:     newCache[lite.BlockID, header](o.Cache),
-		pages:       newSemaphore(maxPages, waitingPages, errPages),
+		pages:       newSemaphore(maxPages, maxCalls-maxPages, errPages),
 		searches:    newSemaphore(maxSearches, waitingSearches, errSearches),
-		newestPages: newSemaphore(1, waitingNewest, errPages),
-		catchUps:    newSemaphore(maxCatchUps, waitingCatchUps, errPages),
-		batches:     newSemaphore(maxBatches, 0, errBatches),
-		longBatches: newSemaphore(maxLongBatches, maxBatches, errBatches),
-		batched:     newSemaphore(maxBatched, maxBatches*concurrency, errBatches),
+		newestPages: newSemaphore(1, maxCalls, errPages), // the first page caches the blocks for the others
+		catchUps:    newSemaphore(maxCatchUps, maxCalls, errPages),
+		longBatches: newSemaphore(maxLongBatches, maxCalls, errBatches),
+		batched:     newSemaphore(maxBatched, maxCalls*concurrency, errBatches),
 		searching:   make(chan struct{}, 1),
 	}
 	b.prover = &prover{servers: b.servers, initBlock: n.trusted, key: n.trusted}
@@ -127,18 +126,11 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 
 // Balances returns the balances of several accounts as of the same masterchain block, which Balance
 // would use. The balance of an account that does not exist is nil. Balances reads up to 8 accounts
-// concurrently. While 24 calls for more than 4 accounts are in progress, further ones fail at once
-// with an error that wraps [chaingql.ErrUnavailable]. Those for more than 12 accounts are read three
-// at a time, and fail with such an error if they wait for half of the time until their deadline.
+// concurrently. Calls for more than 12 accounts are read three at a time. If one waits for an eighth of the
+// time until its deadline, it fails with an error that wraps [chaingql.ErrUnavailable].
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx = withUse(ctx, forBalance)
 	many := len(addrs) > fewBalances
-	if many {
-		if err := b.batches.acquire(ctx); err != nil {
-			return nil, err
-		}
-		defer b.batches.release()
-	}
 	if len(addrs) > someBalances {
 		if err := b.longBatches.acquireSoon(ctx); err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ var errTooFar = fmt.Errorf("tonlite: the page spans more than %d masterchain blo
 // Blocks returns an error if
 //
 //   - the filter skips more than 1,000 masterchain blocks
-//   - the page must query servers, but 16 other pages are querying them and 24 more are waiting
+//   - the page must query servers, but 16 other pages are querying them and 48 more are waiting
 //   - the filter skips many blocks, but four such pages are querying servers and four more are
 //     waiting
 //

@@ -24,7 +24,7 @@ var errCommitDelay = fmt.Errorf("tonlite: none of the %d masterchain blocks afte
 // specifies. It can find only blocks that a server still has. Unless the blocks are cached, it needs
 // up to five queries for the masterchain block, and for a shard block one to look it up and one for
 // each shard block that is new in the same masterchain block. It counts as a page: if it must query
-// servers, and 16 other pages already do so and 24 wait, it returns an error.
+// servers, and 16 other pages already do so and 48 wait, it returns an error.
 func (b *Backend) BlockBySeqNo(
 	ctx context.Context, workchain int32, shard uint64, seqNo uint32,
 ) (chaingql.Block, error) {

@@ -9,16 +9,13 @@ import (
 )
 
 const (
-	// maxPages is the maximum number of pages that query servers at the same time. Each page
-	// may need dozens of queries. waitingPages is the maximum number of pages that wait. By
-	// default a Handler has at most 64 calls in flight (Limits.InFlight), and pages must leave
-	// some of them to balances.
-	maxPages, waitingPages = 16, 24
+	// maxCalls is the maximum number of calls of one kind that read or wait. A Handler makes no
+	// more at a time by default (Limits.InFlight), and fewer for its subscriptions.
+	maxCalls = 64
 
-	// waitingNewest is the maximum number of pages of the newest blocks that wait. It lets all
-	// calls of a Handler wait. These pages are read one at a time, because the first one caches
-	// the blocks for the others.
-	waitingNewest = 64
+	// maxPages is the maximum number of pages that query servers at the same time. Each page
+	// may need dozens of queries.
+	maxPages = 16
 
 	// maxSearches is the maximum number of pages that search the history at the same time. Each
 	// of them may need thousands of queries. waitingSearches is the maximum number of searches
@@ -26,13 +23,12 @@ const (
 	maxSearches, waitingSearches = 4, 4
 
 	// maxCatchUps is the maximum number of pages for clients that resume that query servers at the
-	// same time. A Handler never has more than waitingCatchUps of them wait.
-	maxCatchUps, waitingCatchUps = 4, 64
+	// same time.
+	maxCatchUps = 4
 
-	// maxBatches is the maximum number of calls of Balances for more than fewBalances accounts. Each
-	// counts as one call in flight of a Handler. maxBatched is the maximum number of accounts that
-	// they read at the same time, and those of all calls take turns.
-	maxBatches, maxBatched = 24, 16
+	// maxBatched is the maximum number of accounts that calls of Balances for more than fewBalances
+	// accounts read at the same time. Those of all these calls take turns.
+	maxBatched = 16
 
 	// maxLongBatches is the maximum number of these calls that read at the same time if they have more than
 	// someBalances accounts. If all took turns, all would end at the same time, which may be their deadline.
@@ -79,14 +75,14 @@ func (r semaphore) acquire(ctx context.Context) error {
 	}
 }
 
-// acquireSoon is like acquire, but returns errFull when half of the time until the deadline of ctx has passed. A caller
-// that runs later could not end in time, but would delay others.
+// acquireSoon is like acquire, but returns errFull when an eighth of the time until the deadline of ctx has passed. A
+// caller that runs later might not end in time, and meanwhile it would keep one of the Handler's calls from others.
 func (r semaphore) acquireSoon(ctx context.Context) error {
 	deadline, limited := ctx.Deadline()
 	if !limited {
 		return r.acquire(ctx)
 	}
-	soon, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
+	soon, cancel := context.WithTimeout(ctx, time.Until(deadline)/8)
 	defer cancel()
 	err := r.acquire(soon)
 	if err != nil && ctx.Err() == nil {
