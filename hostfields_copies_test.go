@@ -54,7 +54,7 @@ func TestHostKeepsOneCopyOfAVariable(t *testing.T) {
 	}
 	grown := int(heap() - before)
 	t.Logf("%d subscriptions keep %d bytes", n, grown)
-	if n < 50 || n == 200 || grown > limit*5/4 {
+	if n < 30 || n == 200 || grown > limit*5/4 {
 		t.Errorf("%d subscriptions keep %d bytes, but SubscriptionBytes is %d", n, grown, limit)
 	}
 }

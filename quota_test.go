@@ -230,6 +230,24 @@ func TestSubscriptionBytesAreLimitedOnEveryTransport(t *testing.T) {
 	})
 }
 
+// Clients with one large subscription on each of their connections must not have small ones of all others refused.
+func TestLargeSubscriptionsLeaveRoomForSmallOnes(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{SubscriptionBytes: 16 << 20}})
+	for i := range 700 { // together, they would need 20 MB
+		text := strings.Replace(heavyDefault(i), ",$r:Int!", "", 1)
+		if stop, err := h.Subscribe(text, map[string]any{"f": map[string]any{}}); err == nil {
+			defer stop()
+		}
+	}
+	for i := range 300 {
+		stop, err := h.Subscribe(byFilter, shards(1, i))
+		if err != nil {
+			t.Fatalf("small subscription %d: got error %v", i, err)
+		}
+		defer stop()
+	}
+}
+
 // A few clients with large subscriptions must not have those of all others refused.
 func TestFewSocketsLeaveRoomForSubscriptionsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,11 @@ const (
 const keptShare = 8
 
 // freeShare is the divisor of the part of SubscriptionBytes that is free. When less than half is free, a connection may
-// not hold more than that for several subscriptions. So a hundred connections still leave a tenth for others.
-const freeShare = 64
+// not hold more than that, but always leastShare bytes. So 300 connections still leave a tenth of this half for others.
+const (
+	freeShare  = 128
+	leastShare = 16 << 10
+)
 
 // A subscriptionQuota bounds the number and the memory of open subscriptions. There may be far more subscriptions than
 // sockets, each with its own document and variables.
@@ -62,7 +65,7 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget 
 		return nil, err
 	}
 	most := k.mostBytes()
-	if free := most - k.bytes; most > 0 && *of > 0 && free < most/2 && *of+more > free/freeShare {
+	if free := most - k.bytes; most > 0 && free < most/2 && *of+more > max(free/freeShare, leastShare) {
 		return nil, full("SubscriptionBytes", "The subscriptions of this connection have their share of %d bytes.",
 			k.most.SubscriptionBytes)
 	}
