@@ -74,16 +74,16 @@ func (h *Handler) serveStream(
 		// A browser that reconnects sends the id of its last event (Server-Sent Events, WHATWG HTML 9.2).
 		last = r.Header.Get("Last-Event-ID")
 	}
-	conn := h.streamConns.enter(r.RemoteAddr)
-	defer h.streamConns.leave(conn)
-	client := &blocklog.Client{Usage: &conn.pages}
-	from := subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client, &conn.held}
+	peer := h.peers.enter(r.RemoteAddr)
+	defer h.peers.leave(peer)
+	client := &blocklog.Client{Usage: &peer.pages}
+	from := subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client, &peer.held}
 	sub, refused := h.subscribe(ctx, op, from)
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})
 		return
 	}
-	s := &eventStream{stream: sub, turns: h.eventTurns, conn: conn, client: r.Context(), credentials: ctx}
+	s := &eventStream{stream: sub, turns: h.eventTurns, peer: peer, client: r.Context(), credentials: ctx}
 	var why error
 	defer func() { s.leave(why) }() // also if the ResponseWriter panics
 	cut, once := make(chan struct{}), sync.Once{}
@@ -185,8 +185,8 @@ type eventStream struct {
 	turn        *xsync.Semaphore // of which the stream has a slot, until Pause; may be nil
 	turnBegan   time.Duration    // on the Clock
 	found       bool             // the turn has found something
-	conn        *streamConn
-	slot        bool             // the stream has one of conn.slots
+	peer        *peer
+	slot        bool             // the stream has one of peer.slots
 	nextTurn    *xsync.Semaphore // for the next turn, if one is needed; nil before the first one
 	leaving     atomic.Bool      // the Handler is shutting down, or the stream's lifetime has ended
 	ended       error            // why the Handler ended the stream; nil if it did not
@@ -231,9 +231,9 @@ func (s *eventStream) setNextTurn(found bool) {
 			s.nextTurn = s.turns.first
 		}
 	case s.nextTurn == s.turns.recent: // reads the window, in which it has fallen behind
-	case s.conn.turns.Time() > maxShortTurns && found:
+	case s.peer.turns.Time() > maxShortTurns && found:
 		s.nextTurn = s.turns.foundLong
-	case s.conn.turns.Time() > maxShortTurns:
+	case s.peer.turns.Time() > maxShortTurns:
 		s.nextTurn = s.turns.nothingLong
 	case found:
 		s.nextTurn = s.turns.found
@@ -246,7 +246,7 @@ func (s *eventStream) setNextTurn(found bool) {
 func (s *eventStream) beginTurn() {
 	turn := cmp.Or(s.nextTurn, s.turns.first)
 	if turn != s.turns.recent {
-		if s.slot = s.conn.slots.Acquire(s.credentials, 0); !s.slot {
+		if s.slot = s.peer.slots.Acquire(s.credentials, 0); !s.slot {
 			return
 		}
 	}
@@ -267,10 +267,10 @@ func (s *eventStream) maxTurn() time.Duration {
 func (s *eventStream) Pause() {
 	if s.turn != nil {
 		s.turn.Release()
-		s.conn.turns.Add(min(xsync.Clock(0)-s.turnBegan, 2*maxEventTurn)) // more means that the goroutine did not run
+		s.peer.turns.Add(min(xsync.Clock(0)-s.turnBegan, 2*maxEventTurn)) // more means that the goroutine did not run
 	}
 	if s.slot {
-		s.conn.slots.Release()
+		s.peer.slots.Release()
 	}
 	s.turn, s.slot, s.found = nil, false, false
 }

@@ -51,7 +51,7 @@ func storedStreams(turns eventTurns, n int, found bool) (all []*eventStream, rea
 	for range n {
 		all = append(all, &eventStream{
 			stream: &storedStream{found: found, reading: reading}, turns: turns,
-			conn: newStreamConn(), client: context.Background(), credentials: context.Background(),
+			peer: newPeer(), client: context.Background(), credentials: context.Background(),
 		})
 	}
 	return all, reading
@@ -157,9 +157,9 @@ func TestEventStreamsThatNeedLittleDoNotWaitForThoseThatReadMuch(t *testing.T) {
 func TestEventStreamsThatStartAgainAndAgainDoNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, done := twoTurns(), make(chan struct{})
-		var conns [5]*streamConn // with ten streams each
-		for i := range conns {
-			conns[i] = newStreamConn()
+		var peers [5]*peer // with ten streams each
+		for i := range peers {
+			peers[i] = newPeer()
 		}
 		var wg sync.WaitGroup
 		defer wg.Wait()
@@ -167,7 +167,7 @@ func TestEventStreamsThatStartAgainAndAgainDoNotDelayOthers(t *testing.T) {
 			wg.Go(func() {
 				for {
 					streams, _ := storedStreams(turns, 1, true)
-					streams[0].conn = conns[i%len(conns)]
+					streams[0].peer = peers[i%len(peers)]
 					streams[0].read(4)
 					select {
 					case <-done:

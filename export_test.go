@@ -11,11 +11,20 @@ import (
 
 // Subscribe starts a subscription without a transport, so that only the subscription itself uses memory.
 func (h *Handler) Subscribe(document string, variables map[string]any) (stop func(), err error) {
+	return h.subscribeFor(new(int), document, variables)
+}
+
+// SubscribeFor starts a subscription of a peer, whose subscriptions use held bytes.
+func (h *Handler) SubscribeFor(held *int, document string) (stop func(), err error) {
+	return h.subscribeFor(held, document, nil)
+}
+
+func (h *Handler) subscribeFor(held *int, document string, variables map[string]any) (stop func(), err error) {
 	op, errs := h.plans.Prepare(document, "", variables)
 	if errs != nil {
 		return nil, errs
 	}
-	s, refused := h.subscribe(context.Background(), op, subscriber{wake: xsync.WakeFunc(func() {}), held: new(int)})
+	s, refused := h.subscribe(context.Background(), op, subscriber{wake: xsync.WakeFunc(func() {}), held: held})
 	if refused != nil {
 		return nil, plan.Errors{refused}
 	}

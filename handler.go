@@ -45,10 +45,10 @@ type Handler struct {
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
 	slots                *xsync.Gate        // the slots of Limits.Requests
 	eventTurns           eventTurns         // of event streams that catch up
-	streamConns          streamConns        // the connections with event streams
-	hostRuns             *xsync.Lane        // bounds the events of hosts' fields that are resolved; nil means no limit
-	many                 *xsync.Lane        // bounds the queries for many blocks; nil means no limit
-	inits                *xsync.Lane        // bounds the calls of Authorize for connection_init; nil if nothing does
+	peers                peers
+	hostRuns             *xsync.Lane // bounds the events of hosts' fields that are resolved; nil means no limit
+	many                 *xsync.Lane // bounds the queries for many blocks; nil means no limit
+	inits                *xsync.Lane // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
@@ -110,10 +110,12 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.times, _ = b.(TimeIndex)
 	if l.InFlight > 0 {
 		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewLane(l.InFlight, 0, 0)
-		resolve.pageSlots = xsync.NewSemaphore(pageCalls(l.InFlight))
-		resolve.batchSlots = xsync.NewSemaphore(batchCalls(l.InFlight))
+		resolve.pageSlots = newSlots(l.InFlight, pageEighths)
+		resolve.lookupSlots = newSlots(l.InFlight, lookupEighths)
+		resolve.batchSlots = newSlots(l.InFlight, batchEighths)
 	}
-	resolve.waiting, resolve.held = newWaiting(l), xsync.NewBudget(l.PendingResponseBytes/waitingDivisor)
+	resolve.waiting, resolve.further = newWaiting(l)
+	resolve.held = xsync.NewBudget(l.PendingResponseBytes / waitingDivisor)
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
 		c.reads.JoinWithin, c.lookups.JoinWithin = l.BackendTimeout/2, l.BackendTimeout/2
@@ -142,6 +144,7 @@ func New(b Backend, opts *Options) *Handler {
 		Logger: h.opts.Logger, MaxMessage: int64(l.MessageBytes), MessageRate: l.MessageRate, MaxID: l.IDBytes,
 		MaxSockets: l.Connections, MaxSubscriptions: l.SocketSubscriptions, MaxQueries: l.SocketQueries,
 		MaxUnsent: l.PendingSocketBytes, Account: h.account,
+		Usage: func(s gqlws.Session) *xsync.Usage { return &s.(*session).peer.turns },
 	}
 	if h.opts.ConnectionLifetime > 0 {
 		sockets.Lifetime = h.lifetime

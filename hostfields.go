@@ -160,6 +160,7 @@ type hostStream struct {
 	observed  *observed
 	cancel    context.CancelFunc
 	forget    func() // releases its quota
+	held      *int   // the memory of all subscriptions of the peer, for subscriptionQuota
 	h         *Handler
 	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
 	took      bool         // next has returned a response
@@ -184,7 +185,7 @@ func (h *Handler) openHostStream(
 	}
 	ctx, observed := h.events.begin(ctx, op, &by.caller)
 	f := &hostStream{
-		h: h, observed: observed, forget: forget, responses: make(chan []byte, 1),
+		h: h, observed: observed, forget: forget, held: by.held, responses: make(chan []byte, 1),
 	}
 	// The expiry of the credentials does not cancel this context. close cancels it after the client has been informed.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -230,7 +231,7 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 		case f.responses <- response:
 			wake.Wake()
 		case <-ctx.Done():
-			f.h.subscriptionQuota.release(cap(response))
+			f.h.subscriptionQuota.release(cap(response), f.held)
 			return ctx.Err()
 		}
 	}
@@ -252,7 +253,7 @@ func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (re
 	if out.refused {
 		return nil, noRoom().Error
 	}
-	return response, f.h.subscriptionQuota.reserve(cap(response))
+	return response, f.h.subscriptionQuota.reserve(cap(response), f.held)
 }
 
 func (f *hostStream) next() (response []byte, err error) {
@@ -261,7 +262,7 @@ func (f *hostStream) next() (response []byte, err error) {
 	case response, ok := <-f.responses:
 		switch {
 		case ok:
-			f.h.subscriptionQuota.release(cap(response))
+			f.h.subscriptionQuota.release(cap(response), f.held)
 			f.observed.handed()
 			return response, nil
 		case f.failed == nil:
@@ -299,7 +300,7 @@ func (f *hostStream) close(why error) {
 func (f *hostStream) leave() {
 	if f.users.Add(-1) == 0 {
 		for response := range f.responses { // the client has not taken these
-			f.h.subscriptionQuota.release(cap(response))
+			f.h.subscriptionQuota.release(cap(response), f.held)
 		}
 		f.forget()
 	}

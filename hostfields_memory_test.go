@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,72 +180,6 @@ func TestSubscriptionFieldsAreCopied(t *testing.T) {
 		s := serve(t, mounted(h)).socket(t)
 		s.send(start("1", `subscription{tick(to:1)}`))
 		s.expect("still served", data("1", `{"tick":0}`), complete)
-	})
-}
-
-func TestUnsentHostEventsCountTowardSubscriptionBytes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// An eighth is reserved for blocks. The rest is enough for six subscriptions with a waiting response and two
-		// without.
-		const most = 366 << 10
-		var hits atomic.Int64
-		var ends []chaingql.Reason
-		text := chaingql.SubscriptionField{
-			Field: &graphql.Field{Type: graphql.String, Args: graphql.FieldConfigArgument{"n": {Type: graphql.Int}}},
-			Subscribe: func(_ context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
-				return func(yield func(any, error) bool) {
-					for range 3 {
-						if !yield(strings.Repeat("x", p.Args["n"].(int)), nil) {
-							return
-						}
-					}
-				}
-			},
-		}
-		h, _ := newHandler(t, memchain.New(), chaingql.Options{
-			Limits: chaingql.Limits{SubscriptionBytes: most},
-			Hooks: chaingql.Hooks{
-				LimitHit: func(_ context.Context, limit string) {
-					if limit == "SubscriptionBytes" {
-						hits.Add(1)
-					}
-				},
-				OperationFinished: func(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) {
-					ends = append(ends, o.Reason)
-				},
-			},
-			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"text": text}},
-		})
-		n := serve(t, mounted(h))
-		var stops []func()
-		for hits.Load() == 0 { // no subscription is read
-			stop, err := h.Subscribe(`subscription{text(n:20000)}`, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stops = append(stops, stop)
-			synctest.Wait()
-			if _, held := h.Retained(); held < 20_000*len(stops) || held > most {
-				t.Fatalf("%d subscriptions with waiting responses are counted as %d bytes", len(stops), held)
-			}
-		}
-		ends = nil
-		got := n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
-		if !strings.Contains(got, `"code":"LIMIT_EXCEEDED"`) || !strings.HasSuffix(got, "event: complete\ndata:") {
-			t.Errorf("a subscription without room received %.200s", got)
-		}
-		synctest.Wait()
-		equal(t, "ended", fmt.Sprint(ends), "[refused]")
-		for _, stop := range stops {
-			stop()
-		}
-		got = n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
-		if strings.Count(got, `{"data":{"text":"xxx`) != 3 || strings.Contains(got, "errors") {
-			t.Errorf("a subscription with room received %.200s", got)
-		}
-		synctest.Wait()
-		count, held := h.Retained()
-		equal(t, "subscriptions and bytes at the end", fmt.Sprint(count, held), "0 0")
 	})
 }
 

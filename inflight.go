@@ -21,13 +21,21 @@ var errNoRoom = noRoom().Error
 // Backend. It cannot be freed for others before the Backend has responded.
 const waitingDivisor = 2
 
-// pageCalls and batchCalls return how many calls of InFlight may be for pages, and for more than fewAccounts balances.
-// If a database reads from its disk, these take a hundred times as long as a call for one balance. They wait here,
+// The shares of InFlight for slow kinds of calls, in eighths: for pages, for single blocks, and for more than
+// fewAccounts balances. In many Backends they take a hundred times as long as a call for one balance. They wait here,
 // before the time of the call begins, because a Backend with limits of its own would have to refuse some of them.
-func pageCalls(inFlight int) int  { return inFlight - inFlight/8*4 }
-func batchCalls(inFlight int) int { return inFlight - inFlight/8*5 }
+const (
+	pageEighths   = 3
+	lookupEighths = 2
+	batchEighths  = 2
+)
 
 const fewAccounts = 4
+
+// newSlots returns slots for a kind of calls. If InFlight is less than 8, all may be of one kind.
+func newSlots(inFlight, eighths int) *xsync.Semaphore {
+	return xsync.NewSemaphore(inFlight - inFlight/8*(8-eighths))
+}
 
 // acquire takes a slot for one Backend call of a query, and one of kind unless kind is nil; release frees them. acquire
 // waits for at most half of BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they
@@ -90,13 +98,14 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 // fewCalls is the number of Backend calls after which a query must give way to others if there is no room for all.
 const fewCalls = 4
 
-// newWaiting returns a Lane for queries that wait for the Backend.
-func newWaiting(l *Limits) *xsync.Lane {
+// newWaiting returns a Lane for queries that wait for the Backend, and one for those of them on a socket on which
+// another one waits.
+func newWaiting(l *Limits) (waiting, further *xsync.Lane) {
 	if l.InFlight == 0 || l.Requests == 0 { // no limit
-		return nil
+		return nil, nil
 	}
-	places := shareOf(l.Requests, backendShare)
-	return xsync.NewLane(places, places+shareOf(l.Requests, placeShare), patience(l.BackendTimeout)/2)
+	places, all := shareOf(l.Requests, backendShare), shareOf(l.Requests, backendShare+placeShare)
+	return xsync.NewLane(places, all, patience(l.BackendTimeout)/2), xsync.NewLane(max(all/2, 1), 0, 0)
 }
 
 // patience returns how long a query waits for a slot, given BackendTimeout. For a place, it waits half of that.
@@ -114,7 +123,11 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 	if c.refused != nil {
 		return c.refused
 	}
+	if !r.join(c) {
+		return r.refuse(ctx, c, errBusy)
+	}
 	if !r.hold(c) {
+		r.part(c)
 		return r.refuse(ctx, c, errNoRoom)
 	}
 	c.leaveMany() // otherwise queries that only wait would have those refused that need no call
@@ -128,10 +141,32 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 		return nil
 	}
 	r.letGo(c)
+	r.part(c)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return r.refuse(ctx, c, errBusy)
+}
+
+// join counts a query on a socket that waits for the Backend until part is called. If another query on the socket
+// waits, join reports whether one of the places in further is free. So a client with a hundred sockets, and 32 queries
+// on each, leaves half of all places to others.
+func (r *resolvers) join(c *call) bool {
+	if c.waits == nil || r.further == nil {
+		return true
+	}
+	c.isFirst = c.waits.CompareAndSwap(false, true)
+	return c.isFirst || r.further.TryEnter()
+}
+
+func (r *resolvers) part(c *call) {
+	switch {
+	case c.waits == nil || r.further == nil:
+	case c.isFirst:
+		c.waits.Store(false)
+	default:
+		r.further.Leave()
+	}
 }
 
 // leaveMany ends the count of a query for many blocks. It counts while it uses a processor, until it waits for the
@@ -178,6 +213,7 @@ func (c *call) retryable() bool {
 // query, the query does not wait for it again: 50 calls would take 50 times BackendTimeout.
 func (r *resolvers) waited(c *call, err *error) {
 	r.letGo(c)
+	r.part(c)
 	r.waiting.Leave()
 	if *err == nil {
 		return

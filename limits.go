@@ -92,7 +92,7 @@ type Limits struct {
 	// SubscriptionBytes is the maximum memory that all subscriptions together may keep: compiled documents, default
 	// values, variables, filters, responses that wait to be sent, and 8 KiB for the goroutine of each subscription to a
 	// field that the host added. An eighth of the memory is reserved for waiting responses with blocks. When less than
-	// half of the rest is free, the subscriptions of one connection may not hold more than 1/128 of what is free, but
+	// half of the rest is free, the subscriptions of one client may not hold more than 1/128 of what is free, but
 	// always 16 KiB. Default: 256 MiB.
 	SubscriptionBytes int
 
@@ -105,12 +105,13 @@ type Limits struct {
 	// bytes. Default: 64 MiB.
 	WindowBytes int
 
-	// InFlight is the maximum number of concurrent Backend calls for queries. At most half of them are for pages, and
-	// three eighths for more than 4 balances, but all may be if InFlight is less than 8. A further call waits for at
-	// most half of BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over HTTP with status 503). At most half of
-	// Requests waits for the Backend, so a higher InFlight has no effect. While that many wait, a further query waits
-	// for at most a quarter of BackendTimeout until one of them has its response, but fails at once if it has made four
-	// calls, or three sixteenths of Requests wait for that. So other requests are still served. Default: 64.
+	// InFlight is the maximum number of concurrent Backend calls for queries. At most three eighths of them are for
+	// pages, a quarter for single blocks, and a quarter for more than 4 balances, but all may be if InFlight is less
+	// than 8. A further call waits for at most half of BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over
+	// HTTP with status 503). At most half of Requests waits for the Backend, so a higher InFlight has no effect. While
+	// that many wait, a further query waits for at most a quarter of BackendTimeout until one of them has its response,
+	// but fails at once if it has made four calls, or three sixteenths of Requests wait for that. So other requests are
+	// still served. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

@@ -124,10 +124,10 @@ func (r *resolvers) findStored(
 	}
 	defer r.waited(c, &err)
 	b, err = ch.lookups.Do(ctx, l, func(shared context.Context) (*Block, error) {
-		if err := r.acquire(shared, nil); err != nil {
+		if err := r.acquire(shared, r.lookupSlots); err != nil {
 			return nil, err
 		}
-		defer r.release(nil)
+		defer r.release(r.lookupSlots)
 		return r.lookUp(r.reading(shared, ctx), ch, l.lookup, get)
 	})
 	return b, r.sharedError(ctx, err)

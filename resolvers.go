@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
@@ -24,12 +25,13 @@ type resolvers struct {
 	endpoints []string
 	timeout   time.Duration // of one Backend call
 	chains    *chains
-	waiting   *xsync.Lane   // queries that wait for the Backend
+	waiting   *xsync.Lane   // queries that wait for the Backend; nil means no limit
+	further   *xsync.Lane   // those of them on a socket on which another one waits; nil means no limit
 	held      *xsync.Budget // the memory of their responses so far
 
-	// slots are those of Limits.InFlight. Calls for pages and for many balances need one of pageSlots or batchSlots
-	// too. All are nil if there is no limit.
-	slots, pageSlots, batchSlots *xsync.Semaphore
+	// slots are those of Limits.InFlight. Calls of the slow kinds need one of those of their kind too. All are nil if
+	// there is no limit.
+	slots, pageSlots, lookupSlots, batchSlots *xsync.Semaphore
 
 	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
@@ -40,6 +42,7 @@ type resolvers struct {
 type call struct {
 	request  *http.Request // nil on a socket
 	endpoint string        // of a socket
+	waits    *atomic.Bool  // of a socket: one of its queries waits for the Backend
 	by       caller        // describes the client to hooks and the log
 	op       *plan.Bound
 	chain    *chain                 // the chain from which the query reads all its blocks; nil before the first read
@@ -49,6 +52,7 @@ type call struct {
 	balances map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
 	err      error                  // the error of reading the balances together
 	calls    int                    // how often the query has waited for the Backend
+	isFirst  bool                   // it is the query for which waits was set
 	held     xsync.Reservation      // the response so far, while the query waits for the Backend
 	many     *xsync.Lane            // entered by a query for many blocks; nil for others
 	refused  error                  // why the query does not run, or does not wait for the Backend again

@@ -282,8 +282,8 @@ func TestPagesAndManyBalancesDoNotDelaySingleBalances(t *testing.T) {
 		body     func(int) string
 		inFlight int // of InFlight 8
 	}{
-		"pages":    {pageOf, 4},
-		"balances": {func(int) string { return body(manyBalances(5), nil) }, 3},
+		"pages":    {pageOf, 3},
+		"balances": {func(int) string { return body(manyBalances(5), nil) }, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

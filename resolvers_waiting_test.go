@@ -312,3 +312,33 @@ func TestQueriesThatWaitForABalanceHoldNoLargeBuffers(t *testing.T) {
 		<-balance
 	})
 }
+
+// Sockets with many queries that wait for the Backend leave places for others that wait.
+func TestQueriesOnSocketsDoNotHaveOthersRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b, _ := newUnresponsiveBackend(release)
+		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{Requests: 160}}) // 80 + 30 may wait
+		n := serve(t, mounted(h))
+		var sockets []*socket
+		for range 10 {
+			s := n.socket(t)
+			for i := range 32 {
+				s.send(start(fmt.Sprint(i), manyBalances(1)))
+			}
+			sockets = append(sockets, s)
+		}
+		synctest.Wait()
+		equal(t, "requests over HTTP that are refused at once", len(postAll(h, 10, balanceOf)), 0)
+		other := n.socket(t)
+		other.send(start("1", manyBalances(1)))
+		synctest.Wait()
+		close(release)
+		equal(t, "response on another socket", strings.Contains(fmt.Sprint(other.receive()), `"0x7"`), true)
+		for _, s := range sockets {
+			if got := fmt.Sprint(s.receive()); !strings.Contains(got, `"0x7"`) {
+				t.Errorf("none of the queries on a socket succeeded: %.300s", got)
+			}
+		}
+	})
+}

@@ -19,8 +19,8 @@ const (
 // evaluates their blocks again when they are needed.
 const keptShare = 8
 
-// freeShare is the divisor of the part of SubscriptionBytes that is free. When less than half is free, a connection may
-// not hold more than that, but always leastShare bytes. So 300 connections still leave a tenth of this half for others.
+// freeShare is the divisor of the part of SubscriptionBytes that is free. When less than half is free, a peer may not
+// hold more than that, but always leastShare bytes. So 300 peers still leave a tenth of this half for others.
 const (
 	freeShare  = 128
 	leastShare = 16 << 10
@@ -48,7 +48,7 @@ func (k *subscriptionQuota) check(op *plan.Bound) *plan.Error {
 
 // acquire counts a new subscription until forget is called, or returns an error if the subscription exceeds a limit.
 // extra is the memory of the subscription in bytes in addition to that of op. of is the memory of all subscriptions of
-// its connection, which k.mu guards.
+// its peer, which k.mu guards.
 func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget func(), err *plan.Error) {
 	held := op.MemoryUse()
 	own := subscriptionBytes + extra + held.Variables + held.Text
@@ -61,53 +61,47 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget 
 	if most := k.most.Subscriptions; most > 0 && k.count >= most {
 		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
 	}
-	if err := k.room(more); err != nil {
+	if err := k.take(more, of); err != nil {
 		return nil, err
 	}
-	most := k.mostBytes()
-	if free := most - k.bytes; most > 0 && free < most/2 && *of+more > max(free/freeShare, leastShare) {
-		return nil, full("SubscriptionBytes", "The subscriptions of this connection have their share of %d bytes.",
-			k.most.SubscriptionBytes)
-	}
 	k.count++
-	k.bytes += more
 	k.plans[held.Plan]++
-	*of += more
 	return func() { k.forget(held, own, of, more) }, nil
 }
 
-// mostBytes returns the part of SubscriptionBytes that is not reserved.
-func (k *subscriptionQuota) mostBytes() int {
-	return k.most.SubscriptionBytes - k.most.SubscriptionBytes/keptShare
-}
-
-// room returns an error if there is no room for bytes. The caller must hold k.mu.
-func (k *subscriptionQuota) room(bytes int) *plan.Error {
-	if most := k.mostBytes(); most > 0 && k.bytes+bytes > most {
+// take counts bytes, or returns an error if there is no room for them. The caller must hold k.mu.
+func (k *subscriptionQuota) take(bytes int, of *int) *plan.Error {
+	most := k.most.SubscriptionBytes - k.most.SubscriptionBytes/keptShare
+	free := most - k.bytes
+	switch {
+	case most <= 0: // no limit
+	case bytes > free:
 		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.",
 			k.most.SubscriptionBytes)
+	case free < most/2 && *of+bytes > max(free/freeShare, leastShare):
+		return full("SubscriptionBytes", "The subscriptions of this client have their share of %d bytes.",
+			k.most.SubscriptionBytes)
 	}
+	k.bytes += bytes
+	*of += bytes
 	return nil
 }
 
-// reserve counts bytes until release is called, or returns an error if there is no room for them.
-func (k *subscriptionQuota) reserve(bytes int) *plan.Error {
+// reserve counts bytes of a peer until release is called, or returns an error if there is no room for them.
+func (k *subscriptionQuota) reserve(bytes int, of *int) *plan.Error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	err := k.room(bytes)
-	if err == nil {
-		k.bytes += bytes
-	}
-	return err
+	return k.take(bytes, of)
 }
 
-func (k *subscriptionQuota) release(bytes int) {
+func (k *subscriptionQuota) release(bytes int, of *int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.bytes -= bytes
+	*of -= bytes
 }
 
-// forget ends the count of a subscription that acquire has counted with own bytes, and with more for its connection.
+// forget ends the count of a subscription that acquire has counted with own bytes, and with more for its peer.
 func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, of *int, more int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -61,7 +62,13 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.authorized = ctx
 		s.shown.Request = withoutHeaders(r)
 	}
-	switch err := h.sockets.Accept(w, r, s); {
+	s.peer = h.peers.enter(s.remote)
+	s.client.Usage = &s.peer.pages
+	err = h.sockets.Accept(w, r, s)
+	if err != nil { // otherwise, Closed will be called
+		h.peers.leave(s.peer)
+	}
+	switch {
 	case err == nil:
 	case errors.Is(err, gqlws.ErrShutdown):
 		h.writeError(w, r, shuttingDown())
@@ -130,8 +137,9 @@ type session struct {
 	ctx        context.Context  // the context of the socket
 	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
+	peer       *peer            // whose client this is
+	waits      atomic.Bool      // the first of the queries that wait for the Backend does
 	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
-	held       int              // the memory of these subscriptions, guarded by subscriptionQuota.mu
 	traceBytes int              // the size of by.trace, if it is counted
 }
 
@@ -146,7 +154,8 @@ func (s *session) Blocked(blocked bool) { s.client.SetBlocked(blocked) }
 
 // Closed logs the end of the socket and calls Hooks.SocketClosed.
 func (s *session) Closed(why error) {
-	s.h.subscriptionQuota.release(s.traceBytes)
+	s.h.subscriptionQuota.release(s.traceBytes, &s.peer.held)
+	s.h.peers.leave(s.peer)
 	s.h.events.closed(s.ctx, s.socket(), why)
 }
 
@@ -191,7 +200,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		ownTrace = p.trace.size()
 	}
 	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
-		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, &s.held})
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, &s.peer.held})
 		if err != nil {
 			return nil, requestError(false, err)
 		}
@@ -257,7 +266,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		return appendErrors(nil, plan.Errors{no.Error})
 	}
 	defer work.leave()
-	text = h.run(ctx, &call{endpoint: s.endpoint, by: by, op: op}, nil, out)
+	text = h.run(ctx, &call{endpoint: s.endpoint, waits: &s.waits, by: by, op: op}, nil, out)
 	if cap(text)-len(text) > freeBytes {
 		// The connection counts the length of text, not its capacity. After a response has exceeded ResponseBytes,
 		// text is a short error in a buffer of megabytes.

@@ -74,7 +74,7 @@ func (s *session) keepTrace(t Trace) {
 	}
 	s.by.trace = t.or(s.by.trace)
 	n := s.by.trace.size()
-	if full := s.h.subscriptionQuota.reserve(n); full != nil {
+	if full := s.h.subscriptionQuota.reserve(n, &s.peer.held); full != nil {
 		s.Limit(full.Limit)
 		s.by.trace = Trace{}
 		return

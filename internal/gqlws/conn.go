@@ -68,7 +68,7 @@ type conn struct {
 	pingDue          bool             // a ping must be written
 	waits            [paces]bool      // the turns for which the connection waits; not used for paceLive
 	lostTurn         bool             // the connection had another writer when its last turn came
-	usage            xsync.Usage      // by turns that are not live
+	usage            *xsync.Usage     // by turns that are not live
 	turn             pace             // the next gather calls Next only of operations with this pace or a faster one
 	ready            []*operation     // operations whose Next must be called, in this order
 	readyOne         [1]*operation    // the first array of ready
@@ -138,6 +138,9 @@ func newConn(ctx context.Context, s *Server, cd codec, peer Session) *conn {
 	c.changed.L = &c.mu
 	c.ready = c.readyOne[:0]
 	c.account = c.openAccount()
+	if c.usage = new(xsync.Usage); s.options.Usage != nil {
+		c.usage = s.options.Usage(peer)
+	}
 	return c
 }
 

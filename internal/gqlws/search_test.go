@@ -220,7 +220,7 @@ func TestLivePayloadDoesNotWaitForTheTurnToSearch(t *testing.T) {
 func TestNewStreamDoesNotWaitForASearchOnItsSocket(t *testing.T) {
 	c, search := newSearchingConn(t, &queryResult{payload: []byte("1")})
 	searches, resumes := c.ready[0], c.ready[1]
-	searches.setPace(false, true, true, &c.usage)
+	searches.setPace(false, true, true, c.usage)
 	resumes.pace = paceFirst
 	c.requeue()
 	if got, turn := c.server.writers.dequeue(); got != c || turn != paceFirst || !c.beginTurn(turn) {

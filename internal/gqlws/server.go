@@ -79,6 +79,10 @@ type Options struct {
 	// connection. It is allowed at any time and from any goroutine. If Account is nil, nothing is counted.
 	Account func(peer Session, cut func()) Account
 
+	// Usage returns the usage of the peer of a session, which the session may share with others of the same peer. If
+	// Usage is nil, each session has its own.
+	Usage func(peer Session) *xsync.Usage
+
 	// MaxID is the maximum length in bytes of an operation id. The length is that of the id as received, with its
 	// escape sequences but without its quotes.
 	MaxID int

@@ -243,7 +243,7 @@ func (c *conn) appendNext(b []byte, op *operation) []byte {
 
 	c.mu.Lock()
 	op.inCall = false
-	op.setPace(len(payload) > 0, more, behind, &c.usage)
+	op.setPace(len(payload) > 0, more, behind, c.usage)
 	ended := op.phase == opEnded // by the peer or with the connection, while Next was running
 	if !ended {
 		c.unsentInWrite += op.unsent

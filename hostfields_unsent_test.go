@@ -1,0 +1,122 @@
+package chaingql_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/graphql-go/graphql"
+
+	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/memchain"
+)
+
+func TestUnsentHostEventsCountTowardSubscriptionBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// An eighth is reserved for blocks. The rest is enough for six subscriptions with a waiting response and two
+		// without.
+		const most = 366 << 10
+		var hits atomic.Int64
+		var ends []chaingql.Reason
+		text := chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: graphql.String, Args: graphql.FieldConfigArgument{"n": {Type: graphql.Int}}},
+			Subscribe: func(_ context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for range 3 {
+						if !yield(strings.Repeat("x", p.Args["n"].(int)), nil) {
+							return
+						}
+					}
+				}
+			},
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{SubscriptionBytes: most},
+			Hooks: chaingql.Hooks{
+				LimitHit: func(_ context.Context, limit string) {
+					if limit == "SubscriptionBytes" {
+						hits.Add(1)
+					}
+				},
+				OperationFinished: func(_ context.Context, _ chaingql.Operation, o chaingql.Outcome) {
+					ends = append(ends, o.Reason)
+				},
+			},
+			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"text": text}},
+		})
+		n := serve(t, mounted(h))
+		var stops []func()
+		for hits.Load() == 0 { // no subscription is read
+			stop, err := h.Subscribe(`subscription{text(n:20000)}`, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stops = append(stops, stop)
+			synctest.Wait()
+			if _, held := h.Retained(); held < 20_000*len(stops) || held > most {
+				t.Fatalf("%d subscriptions with waiting responses are counted as %d bytes", len(stops), held)
+			}
+		}
+		ends = nil
+		got := n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
+		if !strings.Contains(got, `"code":"LIMIT_EXCEEDED"`) || !strings.HasSuffix(got, "event: complete\ndata:") {
+			t.Errorf("a subscription without room received %.200s", got)
+		}
+		synctest.Wait()
+		equal(t, "ended", fmt.Sprint(ends), "[refused]")
+		for _, stop := range stops {
+			stop()
+		}
+		got = n.ask(t, "POST", `subscription{text(n:20000)}`, nil, "text/event-stream")
+		if strings.Count(got, `{"data":{"text":"xxx`) != 3 || strings.Contains(got, "errors") {
+			t.Errorf("a subscription with room received %.200s", got)
+		}
+		synctest.Wait()
+		count, held := h.Retained()
+		equal(t, "subscriptions and bytes at the end", fmt.Sprint(count, held), "0 0")
+	})
+}
+
+// A client that reads none of its large events does not have the subscriptions of others refused or ended.
+func TestUnsentHostEventsLeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: graphql.String, Args: graphql.FieldConfigArgument{"n": {Type: graphql.Int}}},
+			Subscribe: func(ctx context.Context, p graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for ctx.Err() == nil && yield(strings.Repeat("x", p.Args["n"].(int)), nil) {
+						time.Sleep(time.Second)
+					}
+				}
+			},
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{SubscriptionBytes: 8 << 20},
+			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"text": text}},
+		})
+		held := 0
+		for range 200 { // of one client, which reads nothing
+			if stop, err := h.SubscribeFor(&held, `subscription{text(n:100000)}`); err == nil {
+				defer stop()
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if _, held := h.Retained(); held > 5<<20 {
+			t.Errorf("the events of one client take %d bytes of 8 MiB", held)
+		}
+		n := serve(t, mounted(h))
+		s := n.socket(t)
+		s.send(start("1", `subscription{text(n:10000)}`))
+		for range 3 {
+			time.Sleep(time.Second)
+			if got := fmt.Sprint(s.receive()); !strings.Contains(got, `"text":"xxx`) {
+				t.Fatalf("the subscription of another client received %.200s", got)
+			}
+		}
+	})
+}
