@@ -11,20 +11,33 @@ import (
 
 // Subscribe starts a subscription without a transport, so that only the subscription itself uses memory.
 func (h *Handler) Subscribe(document string, variables map[string]any) (stop func(), err error) {
-	return h.subscribeFor(new(int), document, variables)
+	return h.subscribeFor(&peer{events: manyEvents}, document, variables)
 }
 
-// SubscribeFor starts a subscription of a peer, whose subscriptions use held bytes.
-func (h *Handler) SubscribeFor(held *int, document string) (stop func(), err error) {
-	return h.subscribeFor(held, document, nil)
+var manyEvents = xsync.NewSemaphore(1 << 20)
+
+// SubscribeAsOnePeer starts the same subscription n times, except those that are refused.
+func (h *Handler) SubscribeAsOnePeer(n int, document string) (stop func()) {
+	one := newPeer()
+	var stops []func()
+	for range n {
+		if stop, err := h.subscribeFor(one, document, nil); err == nil {
+			stops = append(stops, stop)
+		}
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
 }
 
-func (h *Handler) subscribeFor(held *int, document string, variables map[string]any) (stop func(), err error) {
+func (h *Handler) subscribeFor(by *peer, document string, variables map[string]any) (stop func(), err error) {
 	op, errs := h.plans.Prepare(document, "", variables)
 	if errs != nil {
 		return nil, errs
 	}
-	s, refused := h.subscribe(context.Background(), op, subscriber{wake: xsync.WakeFunc(func() {}), held: held})
+	s, refused := h.subscribe(context.Background(), op, subscriber{wake: xsync.WakeFunc(func() {}), peer: by})
 	if refused != nil {
 		return nil, plan.Errors{refused}
 	}

@@ -160,7 +160,7 @@ type hostStream struct {
 	observed  *observed
 	cancel    context.CancelFunc
 	forget    func() // releases its quota
-	held      *int   // the memory of all subscriptions of the peer, for subscriptionQuota
+	peer      *peer
 	h         *Handler
 	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
 	took      bool         // next has returned a response
@@ -174,7 +174,7 @@ func (h *Handler) openHostStream(
 	ctx context.Context, op *plan.Bound, by subscriber, field SubscriptionField,
 ) (stream, *plan.Error) {
 	copies := op.MemoryUse().Variables + op.RootArgsBytes() // in Info.VariableValues and in Args of ResolveParams
-	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies+by.ownTrace, by.held)
+	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies+by.ownTrace, &by.peer.held)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
@@ -185,7 +185,7 @@ func (h *Handler) openHostStream(
 	}
 	ctx, observed := h.events.begin(ctx, op, &by.caller)
 	f := &hostStream{
-		h: h, observed: observed, forget: forget, held: by.held, responses: make(chan []byte, 1),
+		h: h, observed: observed, forget: forget, peer: by.peer, responses: make(chan []byte, 1),
 	}
 	// The expiry of the credentials does not cancel this context. close cancels it after the client has been informed.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -231,7 +231,7 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 		case f.responses <- response:
 			wake.Wake()
 		case <-ctx.Done():
-			f.h.subscriptionQuota.release(cap(response), f.held)
+			f.h.subscriptionQuota.release(cap(response), &f.peer.held)
 			return ctx.Err()
 		}
 	}
@@ -239,11 +239,16 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 }
 
 // respond runs the operation for an event. All subscribers may receive an event at the same time, and the values of a
-// large response take many times its size. So only as many events as queries are resolved at once, and the memory of
-// large ones is counted in the budget of responses.
+// large response take many times its size. So only as many events as queries are resolved at once, few of them for one
+// peer, and the memory of large ones is counted in the budget of responses.
 func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (response []byte, full *plan.Error) {
+	left := shuttingDown().Error // nobody receives it: the client has left
+	if !f.peer.events.Acquire(ctx, 0) {
+		return nil, left
+	}
+	defer f.peer.events.Release()
 	if !f.h.hostRuns.Enter(ctx) {
-		return nil, shuttingDown().Error // nobody receives it: the client has left
+		return nil, left
 	}
 	defer f.h.hostRuns.Leave()
 	out := &responseShare{budget: f.h.responses, minLag: stalledAfter}
@@ -253,7 +258,7 @@ func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (re
 	if out.refused {
 		return nil, noRoom().Error
 	}
-	return response, f.h.subscriptionQuota.reserve(cap(response), f.held)
+	return response, f.h.subscriptionQuota.reserve(cap(response), &f.peer.held)
 }
 
 func (f *hostStream) next() (response []byte, err error) {
@@ -262,7 +267,7 @@ func (f *hostStream) next() (response []byte, err error) {
 	case response, ok := <-f.responses:
 		switch {
 		case ok:
-			f.h.subscriptionQuota.release(cap(response), f.held)
+			f.h.subscriptionQuota.release(cap(response), &f.peer.held)
 			f.observed.handed()
 			return response, nil
 		case f.failed == nil:
@@ -300,7 +305,7 @@ func (f *hostStream) close(why error) {
 func (f *hostStream) leave() {
 	if f.users.Add(-1) == 0 {
 		for response := range f.responses { // the client has not taken these
-			f.h.subscriptionQuota.release(cap(response), f.held)
+			f.h.subscriptionQuota.release(cap(response), &f.peer.held)
 		}
 		f.forget()
 	}

@@ -99,12 +99,7 @@ func TestUnsentHostEventsLeaveRoomForOthers(t *testing.T) {
 			Limits: chaingql.Limits{SubscriptionBytes: 8 << 20},
 			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"text": text}},
 		})
-		held := 0
-		for range 200 { // of one client, which reads nothing
-			if stop, err := h.SubscribeFor(&held, `subscription{text(n:100000)}`); err == nil {
-				defer stop()
-			}
-		}
+		defer h.SubscribeAsOnePeer(200, `subscription{text(n:100000)}`)() // nothing is read
 		time.Sleep(5 * time.Second)
 		if _, held := h.Retained(); held > 5<<20 {
 			t.Errorf("the events of one client take %d bytes of 8 MiB", held)
@@ -117,6 +112,38 @@ func TestUnsentHostEventsLeaveRoomForOthers(t *testing.T) {
 			if got := fmt.Sprint(s.receive()); !strings.Contains(got, `"text":"xxx`) {
 				t.Fatalf("the subscription of another client received %.200s", got)
 			}
+		}
+	})
+}
+
+// A client with many subscriptions to a field of the host whose events take long does not delay those of others.
+func TestEventsOfOneClientDoNotDelayThoseOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := newObject("Slow", graphql.Fields{"value": {Type: graphql.Int,
+			Resolve: func(graphql.ResolveParams) (any, error) { time.Sleep(100 * time.Millisecond); return 1, nil }}})
+		events := chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: slow},
+			Subscribe: func(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for ctx.Err() == nil && yield(1, nil) {
+					}
+				}
+			},
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{InFlight: 4},
+			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"slow": events}},
+		})
+		n := serve(t, mounted(h))
+		busy := n.socket(t)
+		for i := range 200 {
+			busy.send(start(fmt.Sprint(i), `subscription{slow{value}}`))
+		}
+		other := n.socket(t)
+		other.send(start("1", `subscription{slow{value}}`))
+		time.Sleep(time.Second)
+		if got := len(other.receive()); got < 8 { // one takes 100 ms
+			t.Errorf("another client received %d events in a second, want at least 8", got)
 		}
 	})
 }

@@ -24,6 +24,7 @@ type peers struct {
 type peer struct {
 	pages, turns xsync.Usage      // of all subscriptions
 	slots        *xsync.Semaphore // for event streams that have a turn or wait for one
+	events       *xsync.Semaphore // for events of hosts' fields that are resolved or wait for it
 
 	held int // the memory of all subscriptions, guarded by subscriptionQuota.mu
 
@@ -33,7 +34,13 @@ type peer struct {
 	left   *list.Element // in peers.left, or nil
 }
 
-func newPeer() *peer { return &peer{slots: xsync.NewSemaphore(turnsAtOnce())} }
+// maxPeerEvents is the maximum number of events of hosts' fields that are resolved for one peer at once. A client can
+// have thousands of subscriptions to them, which must not delay the few of others.
+const maxPeerEvents = 4
+
+func newPeer() *peer {
+	return &peer{slots: xsync.NewSemaphore(turnsAtOnce()), events: xsync.NewSemaphore(maxPeerEvents)}
+}
 
 // enter returns the peer with an address. The caller must call leave.
 func (p *peers) enter(remote string) *peer {

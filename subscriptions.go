@@ -187,7 +187,7 @@ type subscriber struct {
 	last     string // the last cursor that the client received, if it sent one; otherwise ""
 	wake     xsync.Waker
 	client   *blocklog.Client // may be nil
-	held     *int             // of the connection, for subscriptionQuota.acquire
+	peer     *peer
 }
 
 // subscribe opens the subscription of an operation.
@@ -218,7 +218,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		return nil, bad
 	}
 	key := op.Key(argStreamAfter) // the start does not change the evaluation
-	forget, err := h.subscriptionQuota.acquire(op, filterBytes+concernedBytes+len(key)+by.ownTrace, by.held)
+	forget, err := h.subscriptionQuota.acquire(op, filterBytes+concernedBytes+len(key)+by.ownTrace, &by.peer.held)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err

@@ -200,7 +200,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		ownTrace = p.trace.size()
 	}
 	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
-		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, &s.peer.held})
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, s.peer})
 		if err != nil {
 			return nil, requestError(false, err)
 		}
