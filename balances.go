@@ -43,10 +43,11 @@ func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amo
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	if err := r.acquire(ctx, nil); err != nil {
+	needed := r.slots.of(c, nil)
+	if err := r.acquire(ctx, needed); err != nil {
 		return nil, err
 	}
-	defer r.release(nil)
+	defer needed.release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	return r.callBalance(ctx, addr)
@@ -88,14 +89,14 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	defer r.waited(c, &err)
-	kind := r.batchSlots
-	if len(addrs) <= fewAccounts {
-		kind = nil
+	needed := r.slots.of(c, nil)
+	if len(addrs) > fewAccounts {
+		needed = r.slots.of(c, r.slots.batches)
 	}
-	if err := r.acquire(ctx, kind); err != nil {
+	if err := r.acquire(ctx, needed); err != nil {
 		return err
 	}
-	defer r.release(kind)
+	defer needed.release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amounts, err := r.batcher.Balances(ctx, addrs)

@@ -81,11 +81,12 @@ func (r *resolvers) readStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
+	needed := r.slots.of(c, r.slots.pages)
 	blocks, err = ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
-		if err := r.acquire(shared, r.pageSlots); err != nil {
+		if err := r.acquire(shared, needed); err != nil {
 			return nil, err
 		}
-		defer r.release(r.pageSlots)
+		defer needed.release()
 		return r.page(r.reading(shared, ctx), ch, q.forBackend())
 	})
 	if len(blocks) > 0 {

@@ -108,11 +108,8 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.hashes, _ = b.(HashIndex)
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
-	if l.InFlight > 0 {
-		resolve.slots, h.hostRuns = xsync.NewSemaphore(l.InFlight), xsync.NewLane(l.InFlight, 0, 0)
-		resolve.pageSlots = newSlots(l.InFlight, pageEighths)
-		resolve.lookupSlots = newSlots(l.InFlight, lookupEighths)
-		resolve.batchSlots = newSlots(l.InFlight, batchEighths)
+	if resolve.slots = newInFlight(l.InFlight); l.InFlight > 0 {
+		h.hostRuns = xsync.NewLane(l.InFlight, 0, 0)
 	}
 	resolve.waiting, resolve.further = newWaiting(l)
 	resolve.held = xsync.NewBudget(l.PendingResponseBytes / waitingDivisor)

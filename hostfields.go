@@ -139,7 +139,8 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 	if err := r.wait(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	if err := r.acquire(ctx, nil); err != nil {
+	needed := r.slots.of(c, nil)
+	if err := r.acquire(ctx, needed); err != nil {
 		r.waited(c, &err)
 		return nil, nil, err
 	}
@@ -149,7 +150,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 		if cancel(); ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = late()
 		}
-		r.release(nil)
+		needed.release()
 		r.waited(c, &err)
 	}, nil
 }

@@ -21,62 +21,6 @@ var errNoRoom = noRoom().Error
 // Backend. It cannot be freed for others before the Backend has responded.
 const waitingDivisor = 2
 
-// The shares of InFlight for slow kinds of calls, in eighths: for pages, for single blocks, and for more than
-// fewAccounts balances. In many Backends they take a hundred times as long as a call for one balance. They wait here,
-// before the time of the call begins, because a Backend with limits of its own would have to refuse some of them.
-const (
-	pageEighths   = 3
-	lookupEighths = 2
-	batchEighths  = 2
-)
-
-const fewAccounts = 4
-
-// newSlots returns slots for a kind of calls. If InFlight is less than 8, all may be of one kind.
-func newSlots(inFlight, eighths int) *xsync.Semaphore {
-	return xsync.NewSemaphore(inFlight - inFlight/8*(8-eighths))
-}
-
-// acquire takes a slot for one Backend call of a query, and one of kind unless kind is nil; release frees them. acquire
-// waits for at most half of BackendTimeout, and then returns errBusy. Callers receive slots in the order in which they
-// began to wait, so that a query with many calls does not overtake a query with few. A Backend call that ignores its
-// context keeps its slots until it returns. The block log makes few calls, and needs no slots for them.
-func (r *resolvers) acquire(ctx context.Context, kind *xsync.Semaphore) error {
-	most := patience(r.timeout)
-	if kind == nil {
-		return r.takeSlot(ctx, r.slots, most)
-	}
-	began := xsync.Clock(0)
-	if err := r.takeSlot(ctx, kind, most); err != nil {
-		return err
-	}
-	err := r.takeSlot(ctx, r.slots, max(1, most-(xsync.Clock(0)-began)))
-	if err != nil {
-		kind.Release()
-	}
-	return err
-}
-
-func (r *resolvers) takeSlot(ctx context.Context, slots *xsync.Semaphore, patience time.Duration) error {
-	switch {
-	case slots == nil || slots.Acquire(ctx, patience):
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	r.limit(ctx, errBusy.Limit)
-	return errBusy
-}
-
-func (r *resolvers) release(kind *xsync.Semaphore) {
-	if r.slots != nil {
-		r.slots.Release()
-	}
-	if kind != nil {
-		kind.Release()
-	}
-}
-
 // deadline returns a context for one call of the Backend.
 func (r *resolvers) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	t := xsync.WithTimeout(ctx, r.timeout)

@@ -123,11 +123,12 @@ func (r *resolvers) findStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
+	needed := r.slots.of(c, r.slots.lookups)
 	b, err = ch.lookups.Do(ctx, l, func(shared context.Context) (*Block, error) {
-		if err := r.acquire(shared, r.lookupSlots); err != nil {
+		if err := r.acquire(shared, needed); err != nil {
 			return nil, err
 		}
-		defer r.release(r.lookupSlots)
+		defer needed.release()
 		return r.lookUp(r.reading(shared, ctx), ch, l.lookup, get)
 	})
 	return b, r.sharedError(ctx, err)

@@ -28,10 +28,7 @@ type resolvers struct {
 	waiting   *xsync.Lane   // queries that wait for the Backend; nil means no limit
 	further   *xsync.Lane   // those of them on a socket on which another one waits; nil means no limit
 	held      *xsync.Budget // the memory of their responses so far
-
-	// slots are those of Limits.InFlight. Calls of the slow kinds need one of those of their kind too. All are nil if
-	// there is no limit.
-	slots, pageSlots, lookupSlots, batchSlots *xsync.Semaphore
+	slots     inFlight      // for calls of the Backend
 
 	// limit reports that a limit was hit. reading returns the context for a call of Blocks.
 	limit   func(ctx context.Context, name string)
