@@ -19,7 +19,7 @@ import (
 
 // worstCase returns the memory that clients can make a Handler with these limits keep, as docs/limits.md computes it.
 func worstCase(l chaingql.Limits) (parts []int) {
-	const perSocket, perStream, pages, ended = socketBytes, 32 << 10, 384 * (16 << 10), 4096 * 384
+	const perSocket, perStream, pages, ended = socketBytes, 32 << 10, 384 * (16 << 10), 4096 * 512
 	return []int{
 		l.CacheBytes, l.SubscriptionBytes, l.PendingBodyBytes, l.PendingResponseBytes,
 		l.Requests * requestBytes, pages, l.Connections * perSocket, l.Connections * perStream, ended,

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
 
 	"github.com/chaingql/chaingql/internal/gqlhttp"
 	"github.com/chaingql/chaingql/internal/guard"
@@ -175,7 +174,7 @@ func (h *Handler) writeErrorUnread(w http.ResponseWriter, r *http.Request, no *h
 func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, no *httpError) {
 	h.events.limit(r.Context(), no.Limit)
 	if no.retry > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(no.retry))
+		gqlhttp.SetRetryAfter(w.Header(), no.retry)
 	}
 	w.Header()["Cache-Control"] = gqlhttp.NoStore
 	delete(w.Header(), "Etag") // of a response for which there is no memory

@@ -116,7 +116,7 @@ func (h *Handler) execute(
 	switch {
 	case (x.call.retryable() || out.refused) && codec == nil: // a retry can succeed
 		status = statusUnavailable
-		w.Header().Set("Retry-After", "1")
+		gqlhttp.SetRetryAfter(w.Header(), 1)
 	case x.call.failed:
 		status = statusPartial
 	}

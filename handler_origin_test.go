@@ -104,6 +104,10 @@ func TestPreflightAllowsHeadersThatClientsSend(t *testing.T) {
 			"Content-Type, TonClient-Core-Version,Last-Event-ID",
 			"content-type, tonclient-core-version, last-event-id",
 		},
+		{
+			"of a trace", page, "POST",
+			"content-type,traceparent,tracestate,baggage", "content-type, traceparent, tracestate, baggage",
+		},
 		{"some refused", page, "POST", "content-type, x-forwarded-for, cookie, tonclient", "content-type"},
 		{"all refused", page, "GET", "x-other", ""},
 		{"none asked for", page, "GET", "", ""},
@@ -136,6 +140,18 @@ func TestPreflightAllowsHeadersThatClientsSend(t *testing.T) {
 		if w.Code != 204 || allowed != "" {
 			t.Errorf("%s: the status is %d, want 204 without CORS headers: %v", what, w.Code, w.Header())
 		}
+	}
+}
+
+func TestPagesOfOtherOriginsCanReadRetryAfter(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{AllowedOrigins: []string{page}})
+	if err := h.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for origin, want := range map[string]string{page: "Retry-After", "https://evil.example": ""} {
+		w := do(h, "POST", "/demo/graphql", askBalance, "Origin", origin, "Content-Type", "application/json")
+		equal(t, "Retry-After", w.Header().Get("Retry-After"), "1")
+		equal(t, "headers that "+origin+" may read", w.Header().Get("Access-Control-Expose-Headers"), want)
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 // prepared at once, and fast requests do not wait for slow ones. Requests whose documents are already compiled take
 // microseconds, so over HTTP they need no slot. A document of 1.5 kB can take milliseconds to compile, and a body of
 // 16 KiB a millisecond to decode. A document that a client names by its hash can take as long if its @skip and @include
-// have new values. Large requests take ten times as long as small ones.
+// have new values. Large requests take ten times as long as small ones, and some need 9 MiB meanwhile, so no more than
+// maxLarge of them are prepared at once.
 //
 // Except for large ones, messages on sockets have slots of their own, because there may be far more of them.
 type preparations struct {
@@ -30,12 +31,14 @@ type preparations struct {
 // preparationPatience is how long a request waits for a slot: all clients may reconnect at once.
 const preparationPatience = 5 * time.Second
 
+const maxLarge = 8
+
 // newPreparations returns the preparations of a Handler with the given Limits.Requests.
 func newPreparations(requests int) (p preparations) {
-	newLane := func(callers int) *xsync.Lane {
-		return xsync.NewLane(runtime.GOMAXPROCS(0), callers, preparationPatience)
-	}
-	p.small, p.large = newLane(shareOf(requests, smallShare)), newLane(shareOf(requests, largeShare))
+	processors := runtime.GOMAXPROCS(0)
+	newLane := func(callers int) *xsync.Lane { return xsync.NewLane(processors, callers, preparationPatience) }
+	p.small = newLane(shareOf(requests, smallShare))
+	p.large = xsync.NewLane(min(processors, maxLarge), shareOf(requests, largeShare), preparationPatience)
 	p.messages.compiled, p.messages.small = newLane(0), newLane(0)
 	return p
 }

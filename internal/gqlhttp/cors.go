@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -52,6 +53,14 @@ func (o Origins) SetHeader(h http.Header, r *http.Request) {
 	}
 }
 
+// SetRetryAfter sets Retry-After, which pages of other origins may read.
+func SetRetryAfter(h http.Header, seconds int) {
+	h.Set("Retry-After", strconv.Itoa(seconds))
+	if h.Get("Access-Control-Allow-Origin") != "" {
+		h.Set("Access-Control-Expose-Headers", "Retry-After")
+	}
+}
+
 // SetAllowed sets the headers that say which methods are allowed, and that the body of a QUERY is JSON.
 func SetAllowed(h http.Header) {
 	h.Set("Allow", AllowedMethods)
@@ -81,6 +90,7 @@ func allowedHeaders(request http.Header) string {
 		name = strings.ToLower(strings.TrimSpace(name))
 		switch {
 		case name == "authorization", name == "content-type", name == "last-event-id",
+			name == "traceparent", name == "tracestate", name == "baggage", // W3C Trace Context and Baggage
 			strings.HasPrefix(name, "tonclient-"), strings.HasPrefix(name, "x-evernode-"):
 			allowed = append(allowed, name)
 		}
