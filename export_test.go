@@ -13,14 +13,12 @@ import (
 // Subscribe starts a subscription without a transport, so that only the subscription itself uses memory.
 func (h *Handler) Subscribe(document string, variables map[string]any) (stop func(), err error) {
 	one := &testPeers[nextTestPeer.Add(1)%uint32(len(testPeers))]
-	one.events = manyEvents
 	return h.subscribeFor(one, document, variables)
 }
 
 var (
 	testPeers    [1 << 13]peer // tests that measure memory do not measure that of peers
 	nextTestPeer atomic.Uint32
-	manyEvents   = xsync.NewSemaphore(1 << 20)
 )
 
 // SubscribeAsOnePeer starts the same subscription n times, except those that are refused.

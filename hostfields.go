@@ -162,6 +162,7 @@ type hostStream struct {
 	cancel    context.CancelFunc
 	forget    func() // releases its quota
 	peer      *peer
+	events    *xsync.Semaphore // see respond
 	h         *Handler
 	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
 	took      bool         // next has returned a response
@@ -186,7 +187,7 @@ func (h *Handler) openHostStream(
 	}
 	ctx, observed := h.events.begin(ctx, op, &by.caller)
 	f := &hostStream{
-		h: h, observed: observed, forget: forget, peer: by.peer, responses: make(chan []byte, 1),
+		h: h, observed: observed, forget: forget, peer: by.peer, events: by.events, responses: make(chan []byte, 1),
 	}
 	// The expiry of the credentials does not cancel this context. close cancels it after the client has been informed.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -241,13 +242,15 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 
 // respond runs the operation for an event. All subscribers may receive an event at the same time, and the values of a
 // large response take many times its size. So only as many events as queries are resolved at once, few of them for one
-// peer, and the memory of large ones is counted in the budget of responses.
+// socket, and the memory of large ones is counted in the budget of responses.
 func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (response []byte, full *plan.Error) {
 	left := shuttingDown().Error // nobody receives it: the client has left
-	if !f.peer.events.Acquire(ctx, 0) {
-		return nil, left
+	if f.events != nil {
+		if !f.events.Acquire(ctx, 0) {
+			return nil, left
+		}
+		defer f.events.Release()
 	}
-	defer f.peer.events.Release()
 	if !f.h.hostRuns.Enter(ctx) {
 		return nil, left
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
@@ -24,7 +25,6 @@ type peers struct {
 type peer struct {
 	pages, turns xsync.Usage      // of all subscriptions
 	slots        *xsync.Semaphore // for event streams that have a turn or wait for one
-	events       *xsync.Semaphore // for events of hosts' fields that are resolved or wait for it
 
 	held int // the memory of all subscriptions, guarded by subscriptionQuota.mu
 
@@ -34,12 +34,17 @@ type peer struct {
 	left   *list.Element // in peers.left, or nil
 }
 
-// maxPeerEvents is the maximum number of events of hosts' fields that are resolved for one peer at once. A client can
-// have thousands of subscriptions to them, which must not delay the few of others.
-const maxPeerEvents = 4
+func newPeer() *peer { return &peer{slots: xsync.NewSemaphore(turnsAtOnce())} }
 
-func newPeer() *peer {
-	return &peer{slots: xsync.NewSemaphore(turnsAtOnce()), events: xsync.NewSemaphore(maxPeerEvents)}
+// A subscriber is the client of a subscription.
+type subscriber struct {
+	caller
+	ownTrace int    // the size of caller.trace, unless the socket keeps it
+	last     string // the last cursor that the client received, if it sent one; otherwise ""
+	wake     xsync.Waker
+	client   *blocklog.Client // may be nil
+	peer     *peer
+	events   *xsync.Semaphore // for events of hosts' fields that are resolved; nil means no limit
 }
 
 // enter returns the peer with an address. The caller must call leave.

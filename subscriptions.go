@@ -12,7 +12,6 @@ import (
 	"github.com/chaingql/chaingql/internal/blocklog"
 	"github.com/chaingql/chaingql/internal/gqlws"
 	"github.com/chaingql/chaingql/internal/plan"
-	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // These errors of the block stream are reported to [Hooks].
@@ -179,16 +178,6 @@ const (
 	argFilter = iota
 	argStreamAfter
 )
-
-// A subscriber is the client of a subscription.
-type subscriber struct {
-	caller
-	ownTrace int    // the size of caller.trace, unless the socket keeps it
-	last     string // the last cursor that the client received, if it sent one; otherwise ""
-	wake     xsync.Waker
-	client   *blocklog.Client // may be nil
-	peer     *peer
-}
 
 // subscribe opens the subscription of an operation.
 func (h *Handler) subscribe(ctx context.Context, op *plan.Bound, by subscriber) (stream, *plan.Error) {

@@ -64,6 +64,9 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	s.peer = h.peers.enter(s.remote)
 	s.client.Usage = &s.peer.pages
+	if len(h.opts.Schema.Subscriptions) > 0 {
+		s.events = xsync.NewSemaphore(maxSocketEvents)
+	}
 	err = h.sockets.Accept(w, r, s)
 	if err != nil { // otherwise, Closed will be called
 		h.peers.leave(s.peer)
@@ -125,6 +128,10 @@ func withoutHeaders(r *http.Request) *http.Request {
 	return &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, RemoteAddr: r.RemoteAddr}
 }
 
+// maxSocketEvents is the maximum number of events of hosts' fields that are resolved for one socket at once. It can
+// have hundreds of subscriptions to them, which must not delay the few of others.
+const maxSocketEvents = 4
+
 // A session serves the client of one socket. It implements gqlws.Session.
 type session struct {
 	h          *Handler
@@ -138,6 +145,7 @@ type session struct {
 	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
 	peer       *peer            // whose client this is
+	events     *xsync.Semaphore // for events of hosts' fields that are resolved; nil means no limit
 	waits      atomic.Bool      // the first of the queries that wait for the Backend does
 	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
 	traceBytes int              // the size of by.trace, if it is counted
@@ -200,7 +208,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		ownTrace = p.trace.size()
 	}
 	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
-		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, s.peer})
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, s.peer, s.events})
 		if err != nil {
 			return nil, requestError(false, err)
 		}
