@@ -101,7 +101,7 @@ func TestImpossibleBlockNeedsNoQuery(t *testing.T) {
 }
 
 // TestConcurrentLookupsAreLimited looks up blocks while the server does not respond. 16 lookups may
-// query the server and 24 may wait. The remaining ones must fail at once, or balances would have to wait.
+// query the server and 48 may wait, which is as many as a Handler has in flight. The remaining ones must fail at once.
 func TestConcurrentLookupsAreLimited(t *testing.T) {
 	chain := generate(60)
 	s := start(t, chain, nil)
@@ -120,20 +120,20 @@ func TestConcurrentLookupsAreLimited(t *testing.T) {
 	})
 	<-following
 	defer s.Stall()()
-	ended := make(chan error, 44)
+	ended := make(chan error, 68)
 	for _, block := range chain.Blocks()[20 : 20+cap(ended)] {
 		calls.Go(func() {
 			_, err := b.BlockBySeqNo(ctx, block.Workchain, block.Shard, block.SeqNo)
 			ended <- err
 		})
 	}
-	for range cap(ended) - 40 {
+	for range cap(ended) - 64 {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "too many concurrent pages") {
 			t.Errorf("lookup above the limit: got error %v, want one about too many pages", err)
 		}
 	}
 	cancel()
-	for range 40 {
+	for range 64 {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("lookup within the limit: got error %v, want Canceled", err)
 		}
