@@ -233,7 +233,7 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 		case f.responses <- response:
 			wake.Wake()
 		case <-ctx.Done():
-			f.h.subscriptionQuota.release(cap(response), &f.peer.held)
+			f.h.subscriptionQuota.release(cap(response), &f.peer.unsent)
 			return ctx.Err()
 		}
 	}
@@ -262,7 +262,7 @@ func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (re
 	if out.refused {
 		return nil, noRoom().Error
 	}
-	return response, f.h.subscriptionQuota.reserve(cap(response), &f.peer.held)
+	return response, f.h.subscriptionQuota.reserve(cap(response), &f.peer.unsent)
 }
 
 func (f *hostStream) next() (response []byte, err error) {
@@ -271,7 +271,7 @@ func (f *hostStream) next() (response []byte, err error) {
 	case response, ok := <-f.responses:
 		switch {
 		case ok:
-			f.h.subscriptionQuota.release(cap(response), &f.peer.held)
+			f.h.subscriptionQuota.release(cap(response), &f.peer.unsent)
 			f.observed.handed()
 			return response, nil
 		case f.failed == nil:
@@ -309,7 +309,7 @@ func (f *hostStream) close(why error) {
 func (f *hostStream) leave() {
 	if f.users.Add(-1) == 0 {
 		for response := range f.responses { // the client has not taken these
-			f.h.subscriptionQuota.release(cap(response), &f.peer.held)
+			f.h.subscriptionQuota.release(cap(response), &f.peer.unsent)
 		}
 		f.forget()
 	}

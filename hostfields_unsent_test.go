@@ -147,3 +147,39 @@ func TestEventsOfOneClientDoNotDelayThoseOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// A client with many subscriptions keeps them when others use up the memory of all: its events are small.
+func TestSubscriptionsContinueWhenOthersUseTheMemoryOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tick := chaingql.SubscriptionField{
+			Field: &graphql.Field{Type: graphql.Int},
+			Subscribe: func(ctx context.Context, _ graphql.ResolveParams) iter.Seq2[any, error] {
+				return func(yield func(any, error) bool) {
+					for i := 0; ctx.Err() == nil && yield(i, nil); i++ {
+						time.Sleep(time.Second)
+					}
+				}
+			},
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{SubscriptionBytes: 8 << 20},
+			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"tick": tick}},
+		})
+		n := serve(t, mounted(h))
+		s := n.socket(t)
+		const subscriptions = 100
+		for i := range subscriptions {
+			s.send(start(fmt.Sprint(i), `subscription{tick}`))
+		}
+		s.receive()
+		for range 100 {
+			defer h.SubscribeAsOnePeer(100, `subscription{tick}`)()
+		}
+		for range 3 {
+			time.Sleep(time.Second)
+			if got := s.receive(); len(got) != subscriptions || strings.Contains(fmt.Sprint(got), "error") {
+				t.Fatalf("%d subscriptions received %d messages in a second: %.300s", subscriptions, len(got), got)
+			}
+		}
+	})
+}

@@ -26,7 +26,9 @@ type peer struct {
 	pages, turns xsync.Usage      // of all subscriptions
 	slots        *xsync.Semaphore // for event streams that have a turn or wait for one
 
-	held int // the memory of all subscriptions, guarded by subscriptionQuota.mu
+	// subscriptionQuota.mu guards these fields.
+	held   int // the memory of all subscriptions
+	unsent int // the memory of their events of hosts' fields that were not sent yet
 
 	// peers.mu guards these fields.
 	at     netip.AddrPort

@@ -61,7 +61,7 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget 
 	if most := k.most.Subscriptions; most > 0 && k.count >= most {
 		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
 	}
-	if err := k.take(more, of); err != nil {
+	if err := k.take(more, of, leastShare); err != nil {
 		return nil, err
 	}
 	k.count++
@@ -69,8 +69,9 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget 
 	return func() { k.forget(held, own, of, more) }, nil
 }
 
-// take counts bytes, or returns an error if there is no room for them. The caller must hold k.mu.
-func (k *subscriptionQuota) take(bytes int, of *int) *plan.Error {
+// take counts bytes, or returns an error if there is no room for them. least is what a peer may always hold. The caller
+// must hold k.mu.
+func (k *subscriptionQuota) take(bytes int, of *int, least int) *plan.Error {
 	most := k.most.SubscriptionBytes - k.most.SubscriptionBytes/keptShare
 	free := most - k.bytes
 	switch {
@@ -78,7 +79,7 @@ func (k *subscriptionQuota) take(bytes int, of *int) *plan.Error {
 	case bytes > free:
 		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.",
 			k.most.SubscriptionBytes)
-	case free < most/2 && *of+bytes > max(free/freeShare, leastShare):
+	case free < most/2 && *of+bytes > max(free/freeShare, least):
 		return full("SubscriptionBytes", "The subscriptions of this client have their share of %d bytes.",
 			k.most.SubscriptionBytes)
 	}
@@ -87,11 +88,16 @@ func (k *subscriptionQuota) take(bytes int, of *int) *plan.Error {
 	return nil
 }
 
-// reserve counts bytes of a peer until release is called, or returns an error if there is no room for them.
+// reserve counts bytes until release is called, or returns an error if there is no room for them. of is the memory of
+// the peer that is reserved. A peer may always reserve something.
 func (k *subscriptionQuota) reserve(bytes int, of *int) *plan.Error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.take(bytes, of)
+	least := leastShare
+	if *of == 0 {
+		least = bytes
+	}
+	return k.take(bytes, of, least)
 }
 
 func (k *subscriptionQuota) release(bytes int, of *int) {
