@@ -43,11 +43,10 @@ func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amo
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	needed := r.slots.of(c, nil)
-	if err := r.acquire(ctx, needed); err != nil {
+	if err := r.acquire(ctx, nil); err != nil {
 		return nil, err
 	}
-	defer needed.release()
+	defer r.release(nil)
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	return r.callBalance(ctx, addr)
@@ -89,14 +88,14 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	defer r.waited(c, &err)
-	needed := r.slots.of(c, nil)
-	if len(addrs) > fewAccounts {
-		needed = r.slots.of(c, r.slots.batches)
+	kind := r.slots.batches
+	if len(addrs) <= fewAccounts {
+		kind = nil
 	}
-	if err := r.acquire(ctx, needed); err != nil {
+	if err := r.acquire(ctx, kind); err != nil {
 		return err
 	}
-	defer needed.release()
+	defer r.release(kind)
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amounts, err := r.batcher.Balances(ctx, addrs)

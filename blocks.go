@@ -81,12 +81,11 @@ func (r *resolvers) readStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	needed := r.slots.of(c, r.slots.pages)
 	blocks, err = ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
-		if err := r.acquire(shared, needed); err != nil {
+		if err := r.acquire(shared, r.slots.pages); err != nil {
 			return nil, err
 		}
-		defer needed.release()
+		defer r.release(r.slots.pages)
 		return r.page(r.reading(shared, ctx), ch, q.forBackend())
 	})
 	if len(blocks) > 0 {

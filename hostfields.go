@@ -139,8 +139,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 	if err := r.wait(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	needed := r.slots.of(c, nil)
-	if err := r.acquire(ctx, needed); err != nil {
+	if err := r.acquire(ctx, nil); err != nil {
 		r.waited(c, &err)
 		return nil, nil, err
 	}
@@ -150,7 +149,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 		if cancel(); ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = late()
 		}
-		needed.release()
+		r.release(nil)
 		r.waited(c, &err)
 	}, nil
 }

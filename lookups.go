@@ -123,12 +123,11 @@ func (r *resolvers) findStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	needed := r.slots.of(c, r.slots.lookups)
 	b, err = ch.lookups.Do(ctx, l, func(shared context.Context) (*Block, error) {
-		if err := r.acquire(shared, needed); err != nil {
+		if err := r.acquire(shared, r.slots.lookups); err != nil {
 			return nil, err
 		}
-		defer needed.release()
+		defer r.release(r.slots.lookups)
 		return r.lookUp(r.reading(shared, ctx), ch, l.lookup, get)
 	})
 	return b, r.sharedError(ctx, err)

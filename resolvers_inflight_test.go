@@ -244,29 +244,6 @@ func TestExpensiveQueriesDoNotDelayCheapOnes(t *testing.T) {
 	})
 }
 
-// A query that has made few calls does not wait for those of hundreds of queries that have made many.
-func TestQueriesWithManyCallsDoNotDelayOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const each = 20 * time.Millisecond
-		h, _ := newHandler(t, stubBackend{Backend: memchain.New(),
-			balance: func(context.Context, chaingql.Address) (*big.Int, error) {
-				time.Sleep(each)
-				return big.NewInt(7), nil
-			}}, chaingql.Options{Limits: chaingql.Limits{InFlight: 8}})
-		var all sync.WaitGroup
-		for range 100 {
-			all.Go(func() { query(h, manyBalances(50), nil) })
-		}
-		time.Sleep(2 * time.Second) // meanwhile, all have made four calls
-		for i := range 5 {
-			began := time.Now()
-			equal(t, "status", post(h, balanceOf(i)).Code, 200)
-			equal(t, "time of a query for one balance", time.Since(began), each)
-		}
-		all.Wait()
-	})
-}
-
 func TestQueryWaitsForAnInFlightSlotOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := graphql.Fields{"own": {Type: graphql.Int}}
