@@ -13,7 +13,7 @@ import (
 // Subscribe starts a subscription without a transport, so that only the subscription itself uses memory.
 func (h *Handler) Subscribe(document string, variables map[string]any) (stop func(), err error) {
 	one := &testPeers[nextTestPeer.Add(1)%uint32(len(testPeers))]
-	return h.subscribeFor(one, document, variables)
+	return h.SubscribeAs(one, document, variables)
 }
 
 var (
@@ -21,23 +21,11 @@ var (
 	nextTestPeer atomic.Uint32
 )
 
-// SubscribeAsOnePeer starts the same subscription n times, except those that are refused.
-func (h *Handler) SubscribeAsOnePeer(n int, document string) (stop func()) {
-	one := newPeer()
-	var stops []func()
-	for range n {
-		if stop, err := h.subscribeFor(one, document, nil); err == nil {
-			stops = append(stops, stop)
-		}
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
+// NewPeer returns a peer for SubscribeAs.
+var NewPeer = newPeer
 
-func (h *Handler) subscribeFor(by *peer, document string, variables map[string]any) (stop func(), err error) {
+// SubscribeAs starts a subscription of a peer.
+func (h *Handler) SubscribeAs(by *peer, document string, variables map[string]any) (stop func(), err error) {
 	op, errs := h.plans.Prepare(document, "", variables)
 	if errs != nil {
 		return nil, errs
@@ -47,6 +35,13 @@ func (h *Handler) subscribeFor(by *peer, document string, variables map[string]a
 		return nil, plan.Errors{refused}
 	}
 	return func() { s.close(nil) }, nil
+}
+
+// Peers returns the number of peers with sockets or event streams, or whose usage is kept.
+func (h *Handler) Peers() int {
+	h.peers.mu.Lock()
+	defer h.peers.mu.Unlock()
+	return len(h.peers.of)
 }
 
 // Retained returns the number of subscriptions and the bytes counted for them.

@@ -99,7 +99,14 @@ func TestUnsentHostEventsLeaveRoomForOthers(t *testing.T) {
 			Limits: chaingql.Limits{SubscriptionBytes: 8 << 20},
 			Schema: chaingql.SchemaExtension{Subscriptions: map[string]chaingql.SubscriptionField{"text": text}},
 		})
-		defer h.SubscribeAsOnePeer(200, `subscription{text(n:100000)}`)() // nothing is read
+		for one := chaingql.NewPeer(); ; { // which reads nothing
+			stop, err := h.SubscribeAs(one, `subscription{text(n:100000)}`, nil)
+			if err != nil {
+				break
+			}
+			defer stop()
+			synctest.Wait()
+		}
 		time.Sleep(5 * time.Second)
 		if _, held := h.Retained(); held > 5<<20 {
 			t.Errorf("the events of one client take %d bytes of 8 MiB", held)
@@ -173,7 +180,13 @@ func TestSubscriptionsContinueWhenOthersUseTheMemoryOfAll(t *testing.T) {
 		}
 		s.receive()
 		for range 100 {
-			defer h.SubscribeAsOnePeer(100, `subscription{tick}`)()
+			for one := chaingql.NewPeer(); ; {
+				stop, err := h.SubscribeAs(one, `subscription{tick}`, nil)
+				if err != nil {
+					break
+				}
+				defer stop()
+			}
 		}
 		for range 3 {
 			time.Sleep(time.Second)

@@ -90,6 +90,12 @@ func (p *peers) leave(gone *peer) {
 	}
 }
 
+// The addresses of nat64 contain IPv4 addresses in their last bytes (RFC 6052). Those of shared are local (RFC 6598).
+var (
+	nat64  = netip.MustParsePrefix("64:ff9b::/96")
+	shared = netip.MustParsePrefix("100.64.0.0/10")
+)
+
 // peerAt returns the address that identifies a peer: an address of the internet without its port, or for IPv6 its
 // network of 64 bits. A local address with a port may be that of a proxy, whose connections are those of different
 // clients. A host that replaces the address of its proxy by that of the client has no port. The result is invalid if
@@ -101,7 +107,11 @@ func peerAt(remote string) netip.AddrPort {
 		at = netip.AddrPortFrom(addr, 0)
 	}
 	addr := at.Addr().Unmap().WithZone("")
-	if at.Port() != 0 && (!addr.IsGlobalUnicast() || addr.IsPrivate()) {
+	if nat64.Contains(addr) {
+		all := addr.As16()
+		addr = netip.AddrFrom4([4]byte(all[12:]))
+	}
+	if at.Port() != 0 && (!addr.IsGlobalUnicast() || addr.IsPrivate() || shared.Contains(addr)) {
 		return at
 	}
 	if addr.Is6() {

@@ -22,6 +22,9 @@ func TestConnectionsOfOnePeerShareItsUsage(t *testing.T) {
 		{"127.0.0.1:80", "127.0.0.1:80", true},  // a connection of HTTP/2
 		{"127.0.0.1:80", "127.0.0.1:81", false}, // connections of a proxy, which has many clients
 		{"10.0.0.1:80", "10.0.0.1:81", false},
+		{"100.64.0.1:80", "100.64.0.1:81", false},
+		{"[64:ff9b::c000:201]:80", "192.0.2.1:80", true},
+		{"[64:ff9b::c000:201]:80", "[64:ff9b::c000:202]:80", false},
 		{"[fd00::1]:80", "[fd00::1]:81", false},
 		{"[fe80::1%lo]:80", "[fe80::1%lo]:81", false},
 		{"10.0.0.1", "10.0.0.1", true}, // the host has replaced the address of its proxy

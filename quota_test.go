@@ -248,6 +248,34 @@ func TestLargeSubscriptionsLeaveRoomForSmallOnes(t *testing.T) {
 	}
 }
 
+// A client that keeps plans which another one has opened must not fill the memory of all.
+func TestKeptPlansCountForTheClientThatKeepsThem(t *testing.T) {
+	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{SubscriptionBytes: 16 << 20}})
+	for one := chaingql.NewPeer(); ; { // uses half of the memory
+		stop, err := h.SubscribeAs(one, byFilter, shards(100, len(t.Name())))
+		if err != nil {
+			break
+		}
+		defer stop()
+	}
+	_, before := h.Retained()
+	keeper := chaingql.NewPeer()
+	for i := range 300 {
+		text := strings.Replace(heavyDefault(i), ",$r:Int!", "", 1)
+		open, err := h.SubscribeAs(chaingql.NewPeer(), text, map[string]any{"f": map[string]any{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keep, err := h.SubscribeAs(keeper, text, map[string]any{"f": map[string]any{}}); err == nil {
+			defer keep()
+		}
+		open()
+	}
+	if _, after := h.Retained(); after-before > 200<<10 {
+		t.Errorf("one client keeps %d bytes of plans, want at most twice 1/128 of 7 MiB", after-before)
+	}
+}
+
 // A few clients with large subscriptions must not have those of all others refused.
 func TestFewSocketsLeaveRoomForSubscriptionsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -54,24 +54,25 @@ func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget 
 	own := subscriptionBytes + extra + held.Variables + held.Text
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	more := own
-	if k.plans[held.Plan] == 0 {
+	more, users := own, k.plans[held.Plan]
+	if users == 0 {
 		more += held.Shared
 	}
+	ofPeer := own + held.Shared/(users+1) // others who keep the plan may leave earlier
 	if most := k.most.Subscriptions; most > 0 && k.count >= most {
 		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
 	}
-	if err := k.take(more, of, leastShare); err != nil {
+	if err := k.take(more, ofPeer, of, leastShare); err != nil {
 		return nil, err
 	}
 	k.count++
 	k.plans[held.Plan]++
-	return func() { k.forget(held, own, of, more) }, nil
+	return func() { k.forget(held, own, of, ofPeer) }, nil
 }
 
-// take counts bytes, or returns an error if there is no room for them. least is what a peer may always hold. The caller
-// must hold k.mu.
-func (k *subscriptionQuota) take(bytes int, of *int, least int) *plan.Error {
+// take counts bytes, and ofPeer bytes for a peer, or returns an error if there is no room for them. least is what a
+// peer may always hold. The caller must hold k.mu.
+func (k *subscriptionQuota) take(bytes, ofPeer int, of *int, least int) *plan.Error {
 	most := k.most.SubscriptionBytes - k.most.SubscriptionBytes/keptShare
 	free := most - k.bytes
 	switch {
@@ -79,12 +80,12 @@ func (k *subscriptionQuota) take(bytes int, of *int, least int) *plan.Error {
 	case bytes > free:
 		return full("SubscriptionBytes", "All subscriptions together would exceed the limit of %d bytes.",
 			k.most.SubscriptionBytes)
-	case free < most/2 && *of+bytes > max(free/freeShare, least):
+	case free < most/2 && *of+ofPeer > max(free/freeShare, least):
 		return full("SubscriptionBytes", "The subscriptions of this client have their share of %d bytes.",
 			k.most.SubscriptionBytes)
 	}
 	k.bytes += bytes
-	*of += bytes
+	*of += ofPeer
 	return nil
 }
 
@@ -97,7 +98,7 @@ func (k *subscriptionQuota) reserve(bytes int, of *int) *plan.Error {
 	if *of == 0 {
 		least = bytes
 	}
-	return k.take(bytes, of, least)
+	return k.take(bytes, bytes, of, least)
 }
 
 func (k *subscriptionQuota) release(bytes int, of *int) {
@@ -107,11 +108,11 @@ func (k *subscriptionQuota) release(bytes int, of *int) {
 	*of -= bytes
 }
 
-// forget ends the count of a subscription that acquire has counted with own bytes, and with more for its peer.
-func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, of *int, more int) {
+// forget ends the count of a subscription that acquire has counted with own bytes, and with ofPeer for its peer.
+func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, of *int, ofPeer int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	*of -= more
+	*of -= ofPeer
 	k.count--
 	k.bytes -= own
 	if k.plans[held.Plan]--; k.plans[held.Plan] == 0 {

@@ -63,16 +63,20 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.shown.Request = withoutHeaders(r)
 	}
 	s.peer = h.peers.enter(s.remote)
+	opened := false
+	defer func() {
+		if !opened { // otherwise, Closed will be called
+			h.peers.leave(s.peer)
+		}
+	}()
 	s.client.Usage = &s.peer.pages
 	if len(h.opts.Schema.Subscriptions) > 0 {
 		s.events = xsync.NewSemaphore(maxSocketEvents)
 	}
 	err = h.sockets.Accept(w, r, s)
-	if err != nil { // otherwise, Closed will be called
-		h.peers.leave(s.peer)
-	}
+	opened = err == nil
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, gqlws.ErrGone):
 	case errors.Is(err, gqlws.ErrShutdown):
 		h.writeError(w, r, shuttingDown())
 	case errors.Is(err, gqlws.ErrTooMany):

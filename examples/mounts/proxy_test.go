@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -254,6 +255,38 @@ func TestProxiesKeepIdleSocketsAndStreamsOpen(t *testing.T) {
 
 // If the database is down, no instance is ready. Clients must then receive the responses of the instances and not an
 // error page of the proxy.
+// A client must not be able to choose its address.
+func TestProxiesReplaceTheAddressThatAClientSends(t *testing.T) {
+	for _, all := range []map[string]proxy{proxies, two} {
+		for name, p := range all {
+			t.Run(p.file, func(t *testing.T) {
+				seen := make(chan []string, 100)
+				host := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/demo/graphql" { // not a probe
+						seen <- r.Header.Values("X-Forwarded-For")
+					}
+				}))
+				t.Cleanup(host.Close)
+				address := strings.TrimPrefix(host.URL, "http://")
+				r, err := http.NewRequestWithContext(t.Context(), "GET",
+					"http://"+p.run(t, address, "127.0.0.1:8081", address)+"/demo/graphql", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("X-Forwarded-For", "192.0.2.1")
+				response, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				if got := <-seen; len(got) != 1 || got[0] != "127.0.0.1" {
+					t.Errorf("%s sent the addresses %q, want only 127.0.0.1", name, got)
+				}
+			})
+		}
+	}
+}
+
 func TestHAProxyUsesUnreadyInstancesIfNoneIsReady(t *testing.T) {
 	s := newSite(t)
 	s.unready.Store(true)

@@ -157,8 +157,9 @@ func NewServer(o Options) *Server {
 // credentials.
 //
 // If Accept returns an error, the error wraps one of this package's errors, nothing has been written to w, and the
-// caller must respond. If Accept returns nil, the caller must not write to w. Header fields that the caller has set on
-// w are sent with the upgrade response.
+// caller must respond, except to ErrGone: then the peer has disconnected during the handshake. If Accept returns nil,
+// the caller must not write to w, and Session.Closed will be called. Header fields that the caller has set on w are
+// sent with the upgrade response.
 func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) error {
 	cd := s.codecFor(r.Header)
 	if cd == nil {
@@ -190,10 +191,9 @@ func (s *Server) Accept(w http.ResponseWriter, r *http.Request, ss Session) erro
 	switch {
 	case err == nil:
 	case h.conn != nil:
-		// The peer has disconnected during the handshake, so that no response can be sent.
 		s.log.DebugContext(c.ctx, "gqlws: client disconnected during the handshake", guard.Error(err))
 		_ = h.conn.Close()
-		return nil
+		return ErrGone
 	case h.hijackErr != nil:
 		return fmt.Errorf("%w: %w", ErrNotHijackable, h.hijackErr)
 	default:

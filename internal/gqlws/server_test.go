@@ -107,13 +107,13 @@ func TestEndedConnectionsDoNotCountTowardMaxSockets(t *testing.T) {
 	})
 }
 
-func TestAcceptReturnsNilIfPeerDisconnectsDuringHandshake(t *testing.T) {
+func TestAcceptReturnsErrGoneIfPeerDisconnectsDuringHandshake(t *testing.T) {
 	here, there := net.Pipe()
 	here.Close()
 	s := NewServer(testOptions)
 	if err := s.Accept(&pipeWriter{conn: there, header: http.Header{}}, upgradeRequest("graphql-ws"),
-		newFakeSession(t)); err != nil {
-		t.Errorf("Accept returned %v, want nil because the peer has disconnected", err)
+		newFakeSession(t)); !errors.Is(err, ErrGone) {
+		t.Errorf("Accept returned %v, want ErrGone", err)
 	}
 	if n := s.sockets.Members(); n != 0 {
 		t.Errorf("%d sockets are counted, want none", n)
