@@ -55,8 +55,8 @@ const MaxCursor = 192
 // below.
 //
 // All methods must be safe for concurrent use. When the context is done, a method must return an error within two
-// seconds. Set a deadline on every network call, because client libraries for databases and lite servers are known to
-// hang on lost connections.
+// seconds. It must never return a part of the result without an error. Set a deadline on every network call, because
+// client libraries for databases and lite servers are known to hang on lost connections.
 //
 // If a method returns any error other than the ones named here, the client receives "Internal server error". The text
 // of the error appears only in the log.

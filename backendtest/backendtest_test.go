@@ -264,7 +264,7 @@ func TestEachBrokenBackendFailsARule(t *testing.T) {
 	}
 	for _, b := range slices.Concat(
 		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenRarePrunes, brokenValues, brokenPlaces,
-		brokenCaches, brokenLookups, brokenEpochs,
+		brokenCaches, brokenLookups, brokenEpochs, brokenCalls,
 		brokenReplacements,
 	) {
 		t.Run(b.name, func(t *testing.T) {

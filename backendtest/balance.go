@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/big"
 	"sync"
@@ -143,14 +142,18 @@ func batchIsExact(t *trial) {
 // manyAddresses is the number of addresses that one call of Balances must accept.
 const manyAddresses = 100
 
-// batchOf100IsAccepted calls Balances with 100 addresses if the Backend is also a
-// BalanceBatcher. Up to half of them are known accounts, the others are unknown.
+// batchOf100IsAccepted calls Balances with 100 addresses if the Backend is also a BalanceBatcher.
 func batchOf100IsAccepted(t *trial) {
-	b, ok := t.Backend.(chaingql.BalanceBatcher)
-	if !ok {
-		return
+	if b, ok := t.Backend.(chaingql.BalanceBatcher); ok {
+		addrs, want := t.manyAccounts()
+		t.expectBalances(b, addrs, want)
 	}
-	known := maps.Clone(t.Balances)
+}
+
+// manyAccounts returns manyAddresses addresses and their balances. Up to half of them are known accounts, first and
+// then every second one. The balance of an unknown account is nil.
+func (t *trial) manyAccounts() (addrs []chaingql.Address, want []*big.Int) {
+	known := t.Balances
 	if t.SetBalance != nil {
 		known = make(map[chaingql.Address]*big.Int)
 		for i := range manyAddresses / 2 {
@@ -159,8 +162,6 @@ func batchOf100IsAccepted(t *trial) {
 			known[addr] = nano
 		}
 	}
-	var addrs []chaingql.Address
-	var want []*big.Int
 	for addr, nano := range known {
 		if len(addrs) > manyAddresses-2 {
 			break
@@ -171,28 +172,40 @@ func batchOf100IsAccepted(t *trial) {
 	for len(addrs) < manyAddresses {
 		addrs, want = append(addrs, account(0, fmt.Sprint("nobody ", len(addrs)))), append(want, nil)
 	}
-	t.expectBalances(b, addrs, want)
+	return addrs, want
 }
 
 // expectBalances checks that Balances returns want, and then modifies the result.
 func (t *trial) expectBalances(b chaingql.BalanceBatcher, addrs []chaingql.Address, want []*big.Int) {
 	what := fmt.Sprintf("Balances of %d addresses", len(addrs))
 	got, _ := result(t, what, mustSucceed, func() ([]*big.Int, error) { return b.Balances(t.ctx, addrs) })
+	if fault := balancesFault(addrs, want, got); fault != "" {
+		t.Fatalf("Balances %s", fault)
+	}
+	for _, nano := range got {
+		if nano != nil {
+			overwrite(nano)
+		}
+	}
+}
+
+// balancesFault describes how got, a result of Balances, differs from want, or returns "". The description continues a
+// sentence about the call.
+func balancesFault(addrs []chaingql.Address, want, got []*big.Int) string {
 	if len(got) != len(want) {
-		t.Fatalf("Balances returned %d values for %d addresses: it must return one per address", len(got), len(want))
+		return fmt.Sprintf("returned %d values for %d addresses: it must return one per address", len(got), len(want))
 	}
 	for i, nano := range got {
 		switch {
 		case want[i] == nil && nano != nil:
-			t.Fatalf("Balances returned %v for %v: it must return nil for an account that has never been on the chain",
+			return fmt.Sprintf("returned %v for %v: it must return nil for an account that has never been on the chain",
 				nano, addrs[i])
 		case want[i] != nil && (nano == nil || nano.Cmp(want[i]) != 0):
-			t.Fatalf("Balances returned %v for %v at index %d, want %v: it must return new values, "+
+			return fmt.Sprintf("returned %v for %v at index %d, want %v: it must return new values, "+
 				"in the order of the addresses", nano, addrs[i], i, want[i])
-		case nano != nil:
-			overwrite(nano)
 		}
 	}
+	return ""
 }
 
 func balancesSurviveRestart(t *trial) {

@@ -3,7 +3,8 @@ package backendtest
 import (
 	"context"
 	"errors"
-	"math/big"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,42 +15,78 @@ import (
 // Backend can return it at once.
 type call struct {
 	name string
-	make func(context.Context) error
+	// make makes the call. fault describes a result that differs from the stored data, or an error that denies that the
+	// data exist. It is "" if the result is correct, or if the call failed with another error.
+	make func(context.Context) (fault string, err error)
 }
 
-// calls returns a call of each Backend method except Follow.
+// calls returns calls of each Backend method except Follow.
 func (t *trial) calls() []call {
-	addr := account(0, "one")
-	if t.SetBalance != nil {
-		t.setBalance(addr, big.NewInt(1))
-	}
+	addrs, want := t.manyAccounts()
 	ask := func(q chaingql.BlocksQuery) call {
-		return call{describe(q), func(ctx context.Context) error {
-			_, err := t.Backend.Blocks(ctx, q)
-			return err
+		return call{describe(q), func(ctx context.Context) (string, error) {
+			page, err := t.Backend.Blocks(ctx, q)
+			return faultOf(err, func() string { return pageFault(t.stored, q, page) })
 		}}
 	}
 	calls := []call{
 		ask(chaingql.BlocksQuery{First: 1}),
+		ask(chaingql.BlocksQuery{First: chaingql.MaxPage}),
 		ask(chaingql.BlocksQuery{Last: chaingql.MaxPage}),
-		{"Balance", func(ctx context.Context) error {
-			_, err := t.Backend.Balance(ctx, addr)
-			return err
+		{"Balance", func(ctx context.Context) (string, error) {
+			nano, err := t.Backend.Balance(ctx, addrs[0])
+			if want[0] == nil && errors.Is(err, chaingql.ErrNotFound) {
+				return "", err
+			}
+			return faultOf(err, func() string {
+				if nano == nil || want[0] == nil || nano.Cmp(want[0]) != 0 {
+					return fmt.Sprintf("returned %v, want %v", nano, want[0])
+				}
+				return ""
+			})
 		}},
 	}
 	if b, ok := t.Backend.(chaingql.BalanceBatcher); ok {
-		calls = append(calls, call{"Balances", func(ctx context.Context) error {
-			_, err := b.Balances(ctx, []chaingql.Address{addr, account(-1, "nobody")})
-			return err
+		calls = append(calls, call{"Balances", func(ctx context.Context) (string, error) {
+			got, err := b.Balances(ctx, addrs)
+			return faultOf(err, func() string { return balancesFault(addrs, want, got) })
 		}})
 	}
-	for _, l := range t.allLookups() {
-		calls = append(calls, call{l.name, func(ctx context.Context) error {
-			_, err := l.find(ctx, &t.stored[0])
-			return err
+	lookups := t.allLookups()
+	i := slices.IndexFunc(t.stored, func(b chaingql.Block) bool { return b.Workchain == masterchain })
+	if i < 0 { // the lookup by time would find nothing
+		lookups, i = t.lookups(), 0
+	}
+	for _, l := range lookups {
+		calls = append(calls, call{l.name, func(ctx context.Context) (string, error) {
+			got, err := l.find(ctx, &t.stored[i])
+			return faultOf(err, func() string { return l.resultFault(&t.stored[i], got, nil, true) })
 		}})
 	}
 	return calls
+}
+
+// faultOf returns the fault of a call for stored data that returned err. If err is nil, that of its result is returned.
+func faultOf(err error, ofResult func() string) (string, error) {
+	switch {
+	case err == nil:
+		return ofResult(), nil
+	case answers(err):
+		return fmt.Sprintf("returned error %v", err), err
+	}
+	return "", err
+}
+
+// attempt makes c like promptly, and checks its result. what describes the call in messages.
+func (t *trial) attempt(ctx context.Context, limit time.Duration, what string, c call, want outcome) {
+	var fault string
+	t.promptly(limit, what, func() (err error) {
+		fault, err = c.make(ctx)
+		return err
+	}, want)
+	if fault != "" {
+		t.Fatalf("%s %s; it must return an error, or the complete result", what, fault)
+	}
 }
 
 func doneContextFails(t *trial) {
@@ -57,20 +94,66 @@ func doneContextFails(t *trial) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
 	for _, c := range t.calls() {
-		t.promptly(Prompt, c.name+" with a done context", func() error { return c.make(ctx) }, mustFail)
+		t.attempt(ctx, Prompt, c.name+" with a done context", c, mustFail)
 	}
 }
 
-// callReturnsWithItsContext makes calls with contexts that expire after various short delays.
+// callReturnsWithItsContext makes calls with contexts that end at various moments during the call. A Backend that
+// reads rows and does not check for an error after the last one would return a part of them. Pages are as large as
+// possible, so that many of the contexts end between two rows.
 func callReturnsWithItsContext(t *trial) {
-	t.fill(50, 0)
+	t.fill(chaingql.MaxPage, 0)
 	for _, c := range t.calls() {
-		for i := range 20 {
-			ctx, cancel := context.WithTimeout(t.ctx, time.Duration(i)*20*time.Microsecond)
-			what := c.name + ", whose context expired during the call,"
-			t.promptly(Prompt, what, func() error { return c.make(ctx) }, mayDoEither)
-			cancel()
+		var fault string
+		t.promptly(t.Patience, c.name, func() (err error) {
+			fault, err = c.make(t.ctx)
+			return err
+		}, mayDoEither)
+		if fault != "" {
+			continue // the result is wrong without a deadline too, which other rules report
 		}
+		usual := t.Patience
+		const steps = 30
+		for i := range steps {
+			start := time.Now()
+			t.attempt(t.ctx, t.Patience, c.name, c, mayDoEither) // also connects again, if the Backend disconnected
+			usual = min(usual, time.Since(start))
+			t.interrupt(usual*time.Duration(i)/steps, c)
+		}
+	}
+}
+
+// interrupt makes c with a context that ends after delay.
+func (t *trial) interrupt(delay time.Duration, c call) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	ends := punctual{ctx, cancel, time.Now().Add(delay)}
+	var ending sync.WaitGroup
+	ending.Go(ends.wait)
+	defer ending.Wait()
+	defer cancel()
+	t.attempt(ends, delay+Prompt, c.name+", whose context ended during the call,", c, mayDoEither)
+}
+
+// A punctual context ends at a time that may be microseconds away. A timer could be late by a millisecond, or by 10 ms
+// if the processors are busy, and calls often take less.
+type punctual struct {
+	context.Context
+	cancel context.CancelFunc
+	end    time.Time
+}
+
+func (p punctual) Err() error {
+	if !time.Now().Before(p.end) {
+		p.cancel()
+	}
+	return p.Context.Err()
+}
+
+// wait returns when the context has ended. If a sleep takes only a microsecond, the runtime does not wait in the kernel
+// until it ends, so it is not late.
+func (p punctual) wait() {
+	for p.Err() == nil {
+		time.Sleep(max(time.Microsecond, time.Until(p.end)/1000))
 	}
 }
 
@@ -89,7 +172,7 @@ func stalledCallReturnsWithItsContext(t *trial) {
 	for _, c := range t.calls() {
 		ctx, cancel := context.WithTimeout(t.ctx, quietTime)
 		what := c.name + ", whose context expired while the source was stalled,"
-		t.promptly(quietTime+Prompt, what, func() error { return c.make(ctx) }, mustFail)
+		t.attempt(ctx, quietTime+Prompt, what, c, mustFail)
 		cancel()
 	}
 	f.stop()
@@ -108,20 +191,21 @@ func stalledCallReturnsWithItsContext(t *trial) {
 // connections are broken. when describes the cause in messages.
 func (t *trial) recovers(when string) {
 	for _, c := range t.calls() {
-		t.promptly(t.Patience+Prompt, c.name+", repeated "+when+",", func() error {
-			ctx, cancel := context.WithTimeout(t.ctx, t.Patience)
-			defer cancel()
+		repeated := call{make: func(ctx context.Context) (string, error) {
 			for {
-				err := c.make(ctx)
+				fault, err := c.make(ctx)
 				switch {
 				case !fails(err):
-					return nil
+					return fault, nil
 				case ctx.Err() != nil:
-					return err
+					return fault, err
 				}
 				time.Sleep(time.Millisecond)
 			}
-		}, mustSucceed)
+		}}
+		ctx, cancel := context.WithTimeout(t.ctx, t.Patience)
+		t.attempt(ctx, t.Patience+Prompt, c.name+", repeated "+when+",", repeated, mustSucceed)
+		cancel()
 	}
 }
 

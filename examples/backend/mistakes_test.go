@@ -148,6 +148,18 @@ var mistakes = map[string]struct {
 				return f.Blocks(context.WithoutCancel(ctx), q)
 			}}
 		}},
+	"`Blocks` reads rows and does not check `rows.Err()`": {
+		"a_call_returns_promptly_when_its_context_is_done", func(f *backend.File) chaingql.Backend {
+			return mistaken{File: f, blocks: func(ctx context.Context, q query) (blocks, error) {
+				page, err := f.Blocks(ctx, q)
+				for i := range page {
+					if ctx.Err() != nil { // then rows.Next of database/sql and pgx returns false
+						return page[:i], nil
+					}
+				}
+				return page, err
+			}}
+		}},
 	"`Follow` ignores its cursor": {
 		"concurrent_calls_of_Follow_do_not_affect_each_other", func(f *backend.File) chaingql.Backend {
 			return mistaken{File: f, follow: func(ctx context.Context, _ chaingql.Cursor) stream {
