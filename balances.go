@@ -43,7 +43,7 @@ func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amo
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	if err := r.acquire(ctx, nil); err != nil {
+	if err := r.acquire(ctx, c.remoteAddr(), nil); err != nil {
 		return nil, err
 	}
 	defer r.release(nil)
@@ -92,7 +92,7 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 	if len(addrs) <= fewAccounts {
 		kind = nil
 	}
-	if err := r.acquire(ctx, kind); err != nil {
+	if err := r.acquire(ctx, c.remoteAddr(), kind); err != nil {
 		return err
 	}
 	defer r.release(kind)

@@ -81,8 +81,9 @@ func (r *resolvers) readStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
+	remote := c.remoteAddr()
 	blocks, err = ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
-		if err := r.acquire(shared, r.slots.pages); err != nil {
+		if err := r.acquire(shared, remote, r.slots.pages); err != nil {
 			return nil, err
 		}
 		defer r.release(r.slots.pages)

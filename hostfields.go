@@ -139,7 +139,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 	if err := r.wait(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	if err := r.acquire(ctx, nil); err != nil {
+	if err := r.acquire(ctx, c.remoteAddr(), nil); err != nil {
 		r.waited(c, &err)
 		return nil, nil, err
 	}

@@ -113,6 +113,14 @@ func (r *resolvers) part(c *call) {
 	}
 }
 
+// remoteAddr returns the network address of the client, or "" if graphql-go executes the query.
+func (c *call) remoteAddr() string {
+	if c.request != nil {
+		return c.request.RemoteAddr
+	}
+	return c.remote
+}
+
 // leaveMany ends the count of a query for many blocks. It counts while it uses a processor, until it waits for the
 // Backend.
 func (c *call) leaveMany() {

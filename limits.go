@@ -106,12 +106,12 @@ type Limits struct {
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. At most three eighths of them are for
-	// pages, a quarter for single blocks, and a quarter for more than 4 balances, but all may be if InFlight is less
-	// than 8. A further call waits for at most half of BackendTimeout. Then it fails with SERVICE_UNAVAILABLE (over
-	// HTTP with status 503). At most half of Requests waits for the Backend, so a higher InFlight has no effect. While
-	// that many wait, a further query waits for at most a quarter of BackendTimeout until one of them has its response,
-	// but fails at once if it has made four calls, or three sixteenths of Requests wait for that. So other requests are
-	// still served. Default: 64.
+	// pages, a quarter for single blocks, and an eighth for more than 4 balances, but all may be if InFlight is less
+	// than 8. Further calls wait, in turns of their clients' addresses, for at most half of BackendTimeout. Then they
+	// fail with SERVICE_UNAVAILABLE (over HTTP with status 503). At most half of Requests waits for the Backend, so a
+	// higher InFlight has no effect. While that many wait, a further query waits for at most a quarter of
+	// BackendTimeout until one of them has its response, but fails at once if it has made four calls, or three
+	// sixteenths of Requests wait for that. So other requests are still served. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

@@ -123,8 +123,9 @@ func (r *resolvers) findStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
+	remote := c.remoteAddr()
 	b, err = ch.lookups.Do(ctx, l, func(shared context.Context) (*Block, error) {
-		if err := r.acquire(shared, r.slots.lookups); err != nil {
+		if err := r.acquire(shared, remote, r.slots.lookups); err != nil {
 			return nil, err
 		}
 		defer r.release(r.slots.lookups)

@@ -174,7 +174,7 @@ func TestRequestMemoryIsWithinTheDocumentedLimit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const n = 16 // more could not call the Backend at the same time
+			const n = 8 // more could not call the Backend at the same time
 			chain := blockingChain{memchain.New(), make(chan struct{}), make(chan struct{})}
 			h, _ := newHandler(t, chain, chaingql.Options{Limits: chaingql.Limits{CacheBytes: 1}})
 			bodies, responses := make([]string, n), make([]string, n)

@@ -39,6 +39,7 @@ type resolvers struct {
 type call struct {
 	request  *http.Request // nil on a socket
 	endpoint string        // of a socket
+	remote   string        // the network address of the client of a socket
 	waits    *atomic.Bool  // of a socket: one of its queries waits for the Backend
 	by       caller        // describes the client to hooks and the log
 	op       *plan.Bound

@@ -278,7 +278,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		return appendErrors(nil, plan.Errors{no.Error})
 	}
 	defer work.leave()
-	text = h.run(ctx, &call{endpoint: s.endpoint, waits: &s.waits, by: by, op: op}, nil, out)
+	text = h.run(ctx, &call{endpoint: s.endpoint, remote: s.remote, waits: &s.waits, by: by, op: op}, nil, out)
 	if cap(text)-len(text) > freeBytes {
 		// The connection counts the length of text, not its capacity. After a response has exceeded ResponseBytes,
 		// text is a short error in a buffer of megabytes.

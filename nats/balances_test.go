@@ -143,7 +143,7 @@ func TestManyBalancesDelayNoSingleOne(t *testing.T) {
 func TestFewBalancesDoNotWaitForAllAccountsOfOthers(t *testing.T) {
 	l := newStalledLeader(t)
 	var calls sync.WaitGroup
-	const others = 16
+	const others = 8
 	for range others {
 		calls.Go(func() {
 			if _, err := l.Balances(t.Context(), make([]chaingql.Address, 30)); err != nil {

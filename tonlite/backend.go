@@ -126,7 +126,7 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 
 // Balances returns the balances of several accounts as of the same masterchain block, which Balance
 // would use. The balance of an account that does not exist is nil. Balances reads up to 8 accounts
-// concurrently. Calls for more than 12 accounts are read three at a time. If one waits for an eighth of the
+// concurrently. Calls for more than 12 accounts are read three at a time. If one waits for half of the
 // time until its deadline, it fails with an error that wraps [chaingql.ErrUnavailable].
 func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*big.Int, error) {
 	ctx = withUse(ctx, forBalance)

@@ -16,7 +16,11 @@ func TestManyRequestsDoNotHaveOthersRefused(t *testing.T) {
 	block := func(n uint32) string {
 		return fmt.Sprintf(`{blockchain{block_by_seq_no(workchain:-1,thread:"8%015d",seq_no:%d){id}}}`, 0, 100+10*n)
 	}
+	large := func(n uint32) string {
+		return fmt.Sprintf("{blockchain{blocks(last:50,before:%q){edges{cursor}}}}", cursor(600-37*n%300))
+	}
 	few := func(n uint32) string { return balances(5, 1000+n) }
+	some := func(n uint32) string { return balances(20, 1000+n) }
 	many := func(n uint32) string { return balances(50, 1000+n) }
 	for _, test := range []struct {
 		name            string
@@ -25,6 +29,8 @@ func TestManyRequestsDoNotHaveOthersRefused(t *testing.T) {
 		{"few balances", few, few},
 		{"few balances while others request many", many, few},
 		{"pages", page, page},
+		{"balances while others request more", many, some},
+		{"small pages while others request large ones", large, page},
 		{"a block by its number while others request pages", page, block},
 	} {
 		t.Run(test.name, func(t *testing.T) {

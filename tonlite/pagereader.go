@@ -75,14 +75,14 @@ func (r semaphore) acquire(ctx context.Context) error {
 	}
 }
 
-// acquireSoon is like acquire, but returns errFull when an eighth of the time until the deadline of ctx has passed. A
+// acquireSoon is like acquire, but returns errFull when half of the time until the deadline of ctx has passed. A
 // caller that runs later might not end in time, and meanwhile it would keep one of the Handler's calls from others.
 func (r semaphore) acquireSoon(ctx context.Context) error {
 	deadline, limited := ctx.Deadline()
 	if !limited {
 		return r.acquire(ctx)
 	}
-	soon, cancel := context.WithTimeout(ctx, time.Until(deadline)/8)
+	soon, cancel := context.WithTimeout(ctx, time.Until(deadline)/2)
 	defer cancel()
 	err := r.acquire(soon)
 	if err != nil && ctx.Err() == nil {

@@ -119,9 +119,13 @@ func newLoadedHandler(t *testing.T, m *memoryNetwork) (*loadedHandler, *liteserv
 	return newCachingHandler(t, m, 16)
 }
 
-func (s *loadedHandler) ask(query string) (answer string) {
+func (s *loadedHandler) ask(query string) (answer string) { return s.askFrom("192.0.2.1", query) }
+
+// askFrom sends a query of the client with an address.
+func (s *loadedHandler) askFrom(address, query string) (answer string) {
 	body := strings.NewReader(fmt.Sprintf(`{"query":%q}`, query))
 	r := httptest.NewRequestWithContext(s.ctx, http.MethodPost, "/demo/graphql", body)
+	r.RemoteAddr = address
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
@@ -134,12 +138,12 @@ func (s *loadedHandler) requestPages(arguments func(n uint32) string) {
 	s.request(400, func(n uint32) string { return "{blockchain{blocks(" + arguments(n) + "){edges{cursor}}}}" })
 }
 
-// request starts clients that send queries in a loop until the test ends.
+// request starts clients that send queries from one address in a loop until the test ends.
 func (s *loadedHandler) request(clients uint32, query func(n uint32) string) {
 	for i := range clients {
 		s.wait.Go(func() {
 			for n := i; s.ctx.Err() == nil; n += clients { // few equal pages at a time, which would share a call
-				text := s.ask(query(n))
+				text := s.askFrom("192.0.2.2", query(n))
 				if strings.Contains(text, "INTERNAL_SERVER_ERROR") {
 					s.t.Errorf("query %s: got response %s, but a retry would succeed", query(n), text)
 				}
