@@ -153,6 +153,24 @@ func TestEventStreamsThatNeedLittleDoNotWaitForThoseThatReadMuch(t *testing.T) {
 	}
 }
 
+// A client that has read some thousand blocks does not wait for those that have read ten times as many.
+func TestEventStreamsThatReadMuchDoNotWaitForThoseThatReadMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := twoTurns()
+		streams, _ := storedStreams(turns, 50, true)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for _, s := range streams {
+			s.peer.turns.Add(2 * maxLongTurns)
+			wg.Go(func() { s.read(30) })
+		}
+		time.Sleep(100 * time.Millisecond)
+		some, _ := storedStreams(turns, 1, true)
+		some[0].peer.turns.Add(2 * maxShortTurns)
+		readWithin(t, 15*time.Millisecond, some[0], 5)
+	})
+}
+
 // A client can end its event streams and start others on the same connection, again and again.
 func TestEventStreamsThatStartAgainAndAgainDoNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -261,19 +261,23 @@ func TestPaceFollowsTheLastCallOfNext(t *testing.T) {
 }
 
 // A client may end its operations and start them anew, again and again.
-func TestOperationsTakeLongTurnsOnAConnectionThatHasReadMuch(t *testing.T) {
-	var usage xsync.Usage
-	usage.Add(maxShortTime + time.Millisecond)
+func TestOperationsOfAPeerThatHasReadMuchTakeLongTurns(t *testing.T) {
 	for _, next := range []struct {
+		used                time.Duration
 		found, more, behind bool
 		want                pace
 	}{
-		{false, false, true, paceFirst},
-		{true, true, true, paceBehindLong},
-		{false, true, true, paceSearchingLong},
-		{true, true, false, paceLive},
-		{true, true, true, paceRecent},
+		{maxShortTime, true, true, true, paceBehind},
+		{2 * maxShortTime, false, false, true, paceFirst},
+		{2 * maxShortTime, true, true, true, paceBehindLong},
+		{2 * maxShortTime, false, true, true, paceSearchingLong},
+		{2 * maxLongTime, true, true, true, paceBehindLonger},
+		{2 * maxLongTime, false, true, true, paceSearchingLonger},
+		{2 * maxLongTime, true, true, false, paceLive},
+		{2 * maxLongTime, true, true, true, paceRecent},
 	} {
+		var usage xsync.Usage
+		usage.Add(next.used)
 		op := &operation{pace: paceFirst}
 		if next.want == paceRecent {
 			op.pace = paceLive

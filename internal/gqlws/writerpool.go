@@ -34,14 +34,16 @@ type writerPool struct {
 type pace uint8
 
 const (
-	paceLive          pace = iota // new data, if any
-	paceRecent                    // data that was new since the stream has last had paceLive
-	paceFirst                     // stored data, for the first time
-	paceBehind                    // stored data
-	paceSearching                 // stored data, of which the last call found none
-	paceBehindLong                // as paceBehind, on a connection that has used maxShortTime lately
-	paceSearchingLong             // as paceSearching, on such a connection
-	paces                         // the number of paces
+	paceLive            pace = iota // new data, if any
+	paceRecent                      // data that was new since the stream has last had paceLive
+	paceFirst                       // stored data, for the first time
+	paceBehind                      // stored data
+	paceSearching                   // stored data, of which the last call found none
+	paceBehindLong                  // as paceBehind, of a peer that has used maxShortTime lately
+	paceSearchingLong               // as paceSearching, of such a peer
+	paceBehindLonger                // as paceBehind, of a peer that has used maxLongTime lately
+	paceSearchingLonger             // as paceSearching, of such a peer
+	paces                           // the number of paces
 )
 
 // maxFirstTime is the time after which a turn of paceFirst or paceRecent ends. It is short, because each stream has a
@@ -49,10 +51,13 @@ const (
 // that keep theirs. And after a burst of blocks, thousands of streams may have turns of paceRecent.
 const maxFirstTime = 100 * time.Microsecond
 
-// maxShortTime is the usage of a connection by its turns, except live ones, above which its operations have turns of a
-// long pace. It is enough for about a thousand blocks. It is not counted for each operation, because clients can start
-// these again and again.
-const maxShortTime = 10 * time.Millisecond
+// maxShortTime and maxLongTime are the usages of a peer by its turns, except live ones, above which its operations have
+// turns of a long and a longer pace. They are enough for about one and ten thousand blocks. The usage is not that of
+// each operation, because clients can start these again and again.
+const (
+	maxShortTime = 10 * time.Millisecond
+	maxLongTime  = 100 * time.Millisecond
+)
 
 // maxTime returns the time after which gather ends a turn.
 func (p pace) maxTime() time.Duration {
@@ -78,7 +83,10 @@ func (op *operation) setPace(found, more, behind bool, usage *xsync.Usage) {
 		if found {
 			op.pace = paceBehind
 		}
-		if usage.Time() > maxShortTime {
+		switch used := usage.Time(); {
+		case used > maxLongTime:
+			op.pace += paceBehindLonger - paceBehind
+		case used > maxShortTime:
 			op.pace += paceBehindLong - paceBehind
 		}
 	}
