@@ -70,8 +70,8 @@ type SubscriptionField struct {
 	// Field has the type, the arguments and the description of the field. Its Resolve computes the value of the field
 	// from an event, which is its Source. If Resolve is nil, the event is the value. Field.Subscribe is not used.
 	// Resolving one event may take at most Limits.BackendTimeout. At most Limits.InFlight events are resolved at once,
-	// and if a large response does not fit into Limits.PendingResponseBytes, the subscription ends with
-	// SERVICE_UNAVAILABLE.
+	// and at most four for one socket. If a large response does not fit into Limits.PendingResponseBytes, the
+	// subscription ends with SERVICE_UNAVAILABLE.
 	*graphql.Field
 
 	// Subscribe returns the events of one subscription as a sequence. It is called once for each subscription, with

@@ -94,7 +94,7 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 
 // join counts a query on a socket that waits for the Backend until part is called. If another query on the socket
 // waits, join reports whether one of the places in further is free. So a client with a hundred sockets, and 32 queries
-// on each, leaves half of all places to others.
+// on each, leaves a third of all places to others.
 func (r *resolvers) join(c *call) bool {
 	if c.waits == nil || r.further == nil {
 		return true

@@ -93,7 +93,8 @@ type Limits struct {
 	// values, variables, filters, responses that wait to be sent, and 8 KiB for the goroutine of each subscription to a
 	// field that the host added. An eighth of the memory is reserved for waiting responses with blocks. When less than
 	// half of the rest is free, the subscriptions of one client may not hold more than 1/128 of what is free, but
-	// always 16 KiB. Default: 256 MiB.
+	// always 16 KiB. The same holds for its unsent events of fields that the host added, except that one of them may
+	// always wait. Default: 256 MiB.
 	SubscriptionBytes int
 
 	// VariableBytes is the maximum size, as JSON, of one subscription's variables together with the literals in its
@@ -106,12 +107,13 @@ type Limits struct {
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. At most three eighths of them are for
-	// pages, a quarter for single blocks, and an eighth for more than 4 balances, but all may be if InFlight is less
-	// than 8. Further calls wait, in turns of their clients' addresses, for at most half of BackendTimeout. Then they
-	// fail with SERVICE_UNAVAILABLE (over HTTP with status 503). At most half of Requests waits for the Backend, so a
-	// higher InFlight has no effect. While that many wait, a further query waits for at most a quarter of
-	// BackendTimeout until one of them has its response, but fails at once if it has made four calls, or three
-	// sixteenths of Requests wait for that. So other requests are still served. Default: 64.
+	// pages, a quarter for single blocks, and an eighth for more than 4 balances. If InFlight is less than 8, all of
+	// them may be of one kind. Further calls wait for at most half of BackendTimeout. Then they fail with
+	// SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of clients with waiting calls receive slots in
+	// turns. At most half of Requests waits for the Backend, so a higher InFlight has no effect. While that many wait,
+	// a further query waits for at most a quarter of BackendTimeout until one of them has its response. It fails at
+	// once if it has made four calls, or if three sixteenths of Requests wait for that. So other requests are still
+	// served. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

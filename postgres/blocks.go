@@ -22,8 +22,9 @@ const columns = "cursor, workchain, shard, seq_no, hash, gen_time"
 // q.After is less than the cursor of the newest pruned block.
 //
 // Pages of several blocks and calls of [Backend.Balances] for more than 4 accounts use at most
-// half of the connections, or one if there is only one. Further ones wait. Pages that a Handler
-// reads for its subscriptions ([chaingql.ForSubscriptions]) are not limited.
+// half of the connections, or one if there is only one. Further ones wait for at most half of the
+// time until their deadline, and then return an error that wraps [chaingql.ErrUnavailable]. Pages
+// that a Handler reads for its subscriptions ([chaingql.ForSubscriptions]) are not limited.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	read := b.readLarge
 	if max(q.First, q.Last) == 1 || chaingql.ForSubscriptions(ctx) { // Handler.Health reads one block

@@ -10,8 +10,8 @@ import (
 
 // A Client is the connection that one or more Readers serve.
 type Client struct {
-	// Usage, if not nil, counts the pages that were read for the Readers. Several Clients may share it, and those of
-	// the streams of one HTTP/2 connection should.
+	// Usage, if not nil, counts the pages that were read for the Readers. Several Clients may share it, and those
+	// with the same address should.
 	Usage *xsync.Usage
 
 	own     xsync.Usage // instead of Usage
