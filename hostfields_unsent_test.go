@@ -149,8 +149,8 @@ func TestEventsOfOneClientDoNotDelayThoseOfOthers(t *testing.T) {
 		other := n.socket(t)
 		other.send(start("1", `subscription{slow{value}}`))
 		time.Sleep(time.Second)
-		if got := len(other.receive()); got < 8 { // one takes 100 ms
-			t.Errorf("another client received %d events in a second, want at least 8", got)
+		if got := len(other.receive()); got < 4 { // one takes 100 ms
+			t.Errorf("another client received %d events in a second, want at least 4", got)
 		}
 	})
 }

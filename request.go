@@ -84,13 +84,17 @@ func (h *Handler) receive(
 	return work.take()
 }
 
-// maxSmallBody is the maximum size in bytes of a small body.
-const maxSmallBody = 16 << 10
+// A small body has at most maxSmallBody bytes. If the budget of bodies is full, it counts as if it had begun to arrive
+// later by smallBodyLead than a large one.
+const (
+	maxSmallBody  = 16 << 10
+	smallBodyLead = time.Second
+)
 
 // readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the requests whose bodies
-// began to arrive first are refused, but small ones only if there are no large ones: otherwise a hundred large bodies
-// per second would have all others refused that take longer. If reserved is set, the reserve of the request counts a
-// small body.
+// began to arrive first are refused, but small ones a second later than large ones: otherwise a hundred large bodies
+// per second would have all others refused that take longer than some tenths of a second. If reserved is set, the
+// reserve of the request counts a small body.
 func (h *Handler) readBody(
 	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, reserved bool,
 ) *httpError {
@@ -114,7 +118,7 @@ func (h *Handler) readBody(
 	if reserved = reserved && cap(x.body) <= reservedBytes; !reserved {
 		x.incoming.Owner, x.incoming.w, x.incoming.UpTo = &x.incoming, w, began
 		if 0 <= r.ContentLength && r.ContentLength <= maxSmallBody {
-			x.incoming.UpTo += h.opts.Limits.BodyTimeout // when all large bodies that began earlier have ended
+			x.incoming.UpTo += smallBodyLead
 		}
 		if !h.bodies.AddEvictable(&x.incoming.Reservation, max(bodyBytes, cap(x.body)), 0) {
 			return tooManyBodies()

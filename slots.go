@@ -36,7 +36,7 @@ func newInFlight(limit int) inFlight {
 		if limit < 8 {
 			eighths = 8
 		}
-		return xsync.NewFairSemaphore[netip.AddrPort](limit * eighths / 8)
+		return xsync.NewFairSemaphore[netip.AddrPort](limit/8*eighths + limit%8*eighths/8)
 	}
 	return inFlight{share(8), share(pageEighths), share(lookupEighths), share(batchEighths)}
 }

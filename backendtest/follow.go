@@ -180,7 +180,7 @@ func interruptedFollowCanBeResumed(t *trial) {
 	f.expect(t.stored[1:20])
 	t.Interrupt()
 	f.endsBecause("the source was interrupted", t.Patience)
-	t.recovers("after the source was interrupted")
+	t.recovers(t.calls(), "after the source was interrupted")
 
 	g := t.follow(f.last)
 	g.expect(t.after(f.last))

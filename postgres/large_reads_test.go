@@ -47,7 +47,7 @@ func stall(t *testing.T, s *server, b *postgres.Backend, table string, call func
 }
 
 func TestReadsOfManyBalancesDoNotDelayBlocks(t *testing.T) {
-	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema()}
+	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema(), Timeout: 30 * time.Second}
 	b := open(t, s.dsn("postgres")+" pool_max_conns=4", opts)
 	w := writer(t, b)
 	stored := at("01", "02", "03")
@@ -77,7 +77,7 @@ func TestReadsOfManyBalancesDoNotDelayBlocks(t *testing.T) {
 }
 
 func TestSubscriptionsResumeDuringReadsOfManyBalances(t *testing.T) {
-	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema()}
+	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema(), Timeout: 30 * time.Second}
 	b := open(t, s.dsn("postgres")+" pool_max_conns=4", opts)
 	if err := writer(t, b).Append(t.Context(), at("01", "02", "03")...); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestSubscriptionsResumeDuringReadsOfManyBalances(t *testing.T) {
 }
 
 func TestPagesDoNotDelaySingleBalances(t *testing.T) {
-	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema()}
+	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema(), Timeout: 30 * time.Second}
 	b := open(t, s.dsn("postgres")+" pool_max_conns=4", opts)
 	release := stall(t, s, b, quote(opts.Schema)+".blocks", func() error {
 		_, err := b.Blocks(t.Context(), chaingql.BlocksQuery{First: 2})

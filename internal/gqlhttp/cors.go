@@ -57,7 +57,7 @@ func (o Origins) SetHeader(h http.Header, r *http.Request) {
 func SetRetryAfter(h http.Header, seconds int) {
 	h.Set("Retry-After", strconv.Itoa(seconds))
 	if h.Get("Access-Control-Allow-Origin") != "" {
-		h.Set("Access-Control-Expose-Headers", "Retry-After")
+		h.Add("Access-Control-Expose-Headers", "Retry-After") // the host may have set others
 	}
 }
 
