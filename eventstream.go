@@ -152,12 +152,12 @@ func (h *Handler) send(
 // eventTurns bound how many event streams read stored blocks at the same time, because thousands of them would delay
 // everything else. Those whose last search found nothing have turns of their own, and so have those that have not found
 // anything yet: a client that resumes does not wait for all that already receive stored blocks. Nor does a client that
-// needs few blocks wait for those whose usage exceeds maxShortTurns or maxLongTurns. Streams that have fallen behind
-// the newest block, as all live ones do after a burst of blocks, do not wait for any of them. Few streams of a client
-// wait at once, so that a client with many streams gets no more time than others.
+// needs few blocks wait for those whose usage has a higher level. Streams that have fallen behind the newest block, as
+// all live ones do after a burst of blocks, do not wait for any of them. Few streams of a client wait at once, so that
+// a client with many streams gets no more time than others.
 type eventTurns struct {
 	recent, first  *xsync.Semaphore
-	found, nothing [3]*xsync.Semaphore // by level
+	found, nothing [xsync.UsageLevels]*xsync.Semaphore // by the level of the client's usage
 }
 
 func newEventTurns() eventTurns { return eventTurnsOf(turnsAtOnce()) }
@@ -167,7 +167,7 @@ func turnsAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // eventTurnsOf returns turns of each kind for n streams at the same time.
 func eventTurnsOf(n int) eventTurns {
 	turn := func() *xsync.Semaphore { return xsync.NewSemaphore(n) }
-	levels := func() [3]*xsync.Semaphore { return [3]*xsync.Semaphore{turn(), turn(), turn()} }
+	levels := func() [xsync.UsageLevels]*xsync.Semaphore { return [...]*xsync.Semaphore{turn(), turn(), turn()} }
 	return eventTurns{turn(), turn(), levels(), levels()}
 }
 
@@ -177,24 +177,6 @@ const (
 	maxEventTurn      = time.Millisecond
 	maxFirstEventTurn = 100 * time.Microsecond
 )
-
-// maxShortTurns and maxLongTurns are the usages of a client above which its streams have turns with others that read
-// much, or very much.
-const (
-	maxShortTurns = 10 * time.Millisecond
-	maxLongTurns  = 100 * time.Millisecond
-)
-
-// level returns the level of the client's turns.
-func (p *peer) level() int {
-	switch used := p.turns.Time(); {
-	case used > maxLongTurns:
-		return 2
-	case used > maxShortTurns:
-		return 1
-	}
-	return 0
-}
 
 // An eventStream adapts a subscription to package gqlsse. The event ids are cursors. A browser sends the last one when
 // it reconnects.
@@ -251,9 +233,9 @@ func (s *eventStream) setNextTurn(found bool) {
 		}
 	case s.nextTurn == s.turns.recent: // reads the window, in which it has fallen behind
 	case found:
-		s.nextTurn = s.turns.found[s.peer.level()]
+		s.nextTurn = s.turns.found[s.peer.turns.Level()]
 	default:
-		s.nextTurn = s.turns.nothing[s.peer.level()]
+		s.nextTurn = s.turns.nothing[s.peer.turns.Level()]
 	}
 }
 

@@ -161,12 +161,12 @@ func TestEventStreamsThatReadMuchDoNotWaitForThoseThatReadMore(t *testing.T) {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		for _, s := range streams {
-			s.peer.turns.Add(2 * maxLongTurns)
+			s.peer.turns.Add(2 * xsync.MoreUsage)
 			wg.Go(func() { s.read(30) })
 		}
 		time.Sleep(100 * time.Millisecond)
 		some, _ := storedStreams(turns, 1, true)
-		some[0].peer.turns.Add(2 * maxShortTurns)
+		some[0].peer.turns.Add(2 * xsync.MuchUsage)
 		readWithin(t, 15*time.Millisecond, some[0], 5)
 	})
 }

@@ -161,7 +161,7 @@ type hostStream struct {
 	cancel    context.CancelFunc
 	forget    func() // releases its quota
 	peer      *peer
-	events    *xsync.Semaphore // see respond
+	events    *xsync.Lane // see respond
 	h         *Handler
 	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
 	took      bool         // next has returned a response
@@ -244,12 +244,10 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 // socket, and the memory of large ones is counted in the budget of responses.
 func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (response []byte, full *plan.Error) {
 	left := shuttingDown().Error // nobody receives it: the client has left
-	if f.events != nil {
-		if !f.events.Acquire(ctx, 0) {
-			return nil, left
-		}
-		defer f.events.Release()
+	if !f.events.Enter(ctx) {
+		return nil, left
 	}
+	defer f.events.Leave()
 	if !f.h.hostRuns.Enter(ctx) {
 		return nil, left
 	}

@@ -46,7 +46,7 @@ type subscriber struct {
 	wake     xsync.Waker
 	client   *blocklog.Client // may be nil
 	peer     *peer
-	events   *xsync.Semaphore // for events of hosts' fields that are resolved; nil means no limit
+	events   *xsync.Lane // for events of hosts' fields that are resolved; nil means no limit
 }
 
 // enter returns the peer with an address. The caller must call leave.
@@ -90,10 +90,11 @@ func (p *peers) leave(gone *peer) {
 	}
 }
 
-// The addresses of nat64 contain IPv4 addresses in their last bytes (RFC 6052). Those of shared are local (RFC 6598).
+// The addresses of nat64 contain IPv4 addresses in their last bytes (RFC 6052). Those of sharedSpace are local (RFC
+// 6598).
 var (
-	nat64  = netip.MustParsePrefix("64:ff9b::/96")
-	shared = netip.MustParsePrefix("100.64.0.0/10")
+	nat64       = netip.MustParsePrefix("64:ff9b::/96")
+	sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
 )
 
 // peerAt returns the address that identifies a peer: an address of the internet without its port, or for IPv6 its
@@ -111,7 +112,7 @@ func peerAt(remote string) netip.AddrPort {
 		all := addr.As16()
 		addr = netip.AddrFrom4([4]byte(all[12:]))
 	}
-	if at.Port() != 0 && (!addr.IsGlobalUnicast() || addr.IsPrivate() || shared.Contains(addr)) {
+	if at.Port() != 0 && (!addr.IsGlobalUnicast() || addr.IsPrivate() || sharedSpace.Contains(addr)) {
 		return at
 	}
 	if addr.Is6() {

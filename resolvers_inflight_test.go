@@ -219,14 +219,18 @@ func manyBalances(n int) string {
 	return "{blockchain{" + all.String() + "}}"
 }
 
+// slowBalances returns a Backend that needs the time each for a balance.
+func slowBalances(each time.Duration) chaingql.Backend {
+	return stubBackend{Backend: memchain.New(), balance: func(context.Context, chaingql.Address) (*big.Int, error) {
+		time.Sleep(each)
+		return big.NewInt(7), nil
+	}}
+}
+
 func TestExpensiveQueriesDoNotDelayCheapOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 20 * time.Millisecond
-		h, _ := newHandler(t, stubBackend{Backend: memchain.New(),
-			balance: func(context.Context, chaingql.Address) (*big.Int, error) {
-				time.Sleep(each)
-				return big.NewInt(7), nil
-			}}, chaingql.Options{Limits: chaingql.Limits{InFlight: 2}})
+		h, _ := newHandler(t, slowBalances(each), chaingql.Options{Limits: chaingql.Limits{InFlight: 2}})
 		var all sync.WaitGroup
 		const greedy = 8
 		for range greedy {
@@ -248,11 +252,7 @@ func TestExpensiveQueriesDoNotDelayCheapOnes(t *testing.T) {
 func TestClientsReceiveSlotsInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 20 * time.Millisecond
-		h, _ := newHandler(t, stubBackend{Backend: memchain.New(),
-			balance: func(context.Context, chaingql.Address) (*big.Int, error) {
-				time.Sleep(each)
-				return big.NewInt(7), nil
-			}}, chaingql.Options{Limits: chaingql.Limits{InFlight: 2}})
+		h, _ := newHandler(t, slowBalances(each), chaingql.Options{Limits: chaingql.Limits{InFlight: 2}})
 		from := func(remote, document string) {
 			r := httptest.NewRequest("POST", "/demo/graphql", strings.NewReader(body(document, nil)))
 			r.RemoteAddr = remote

@@ -71,7 +71,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}()
 	s.client.Usage = &s.peer.pages
 	if len(h.opts.Schema.Subscriptions) > 0 {
-		s.events = xsync.NewSemaphore(maxSocketEvents)
+		s.events = xsync.NewLane(maxSocketEvents, 0, 0)
 	}
 	err = h.sockets.Accept(w, r, s)
 	opened = err == nil
@@ -149,7 +149,7 @@ type session struct {
 	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
 	peer       *peer            // whose client this is
-	events     *xsync.Semaphore // for events of hosts' fields that are resolved; nil means no limit
+	events     *xsync.Lane      // for events of hosts' fields that are resolved; nil means no limit
 	waits      atomic.Bool      // the first of the queries that wait for the Backend does
 	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
 	traceBytes int              // the size of by.trace, if it is counted

@@ -267,14 +267,14 @@ func TestOperationsOfAPeerThatHasReadMuchTakeLongTurns(t *testing.T) {
 		found, more, behind bool
 		want                pace
 	}{
-		{maxShortTime, true, true, true, paceBehind},
-		{2 * maxShortTime, false, false, true, paceFirst},
-		{2 * maxShortTime, true, true, true, paceBehindLong},
-		{2 * maxShortTime, false, true, true, paceSearchingLong},
-		{2 * maxLongTime, true, true, true, paceBehindLonger},
-		{2 * maxLongTime, false, true, true, paceSearchingLonger},
-		{2 * maxLongTime, true, true, false, paceLive},
-		{2 * maxLongTime, true, true, true, paceRecent},
+		{xsync.MuchUsage, true, true, true, paceBehind},
+		{2 * xsync.MuchUsage, false, false, true, paceFirst},
+		{2 * xsync.MuchUsage, true, true, true, paceBehindLong},
+		{2 * xsync.MuchUsage, false, true, true, paceSearchingLong},
+		{2 * xsync.MoreUsage, true, true, true, paceBehindLonger},
+		{2 * xsync.MoreUsage, false, true, true, paceSearchingLonger},
+		{2 * xsync.MoreUsage, true, true, false, paceLive},
+		{2 * xsync.MoreUsage, true, true, true, paceRecent},
 	} {
 		var usage xsync.Usage
 		usage.Add(next.used)

@@ -39,9 +39,9 @@ const (
 	paceFirst                       // stored data, for the first time
 	paceBehind                      // stored data
 	paceSearching                   // stored data, of which the last call found none
-	paceBehindLong                  // as paceBehind, of a peer that has used maxShortTime lately
+	paceBehindLong                  // as paceBehind, of a peer whose usage has level 1
 	paceSearchingLong               // as paceSearching, of such a peer
-	paceBehindLonger                // as paceBehind, of a peer that has used maxLongTime lately
+	paceBehindLonger                // as paceBehind, of a peer whose usage has level 2
 	paceSearchingLonger             // as paceSearching, of such a peer
 	paces                           // the number of paces
 )
@@ -50,14 +50,6 @@ const (
 // turn of paceFirst when it starts: clients that start streams again and again should not get much more time than those
 // that keep theirs. And after a burst of blocks, thousands of streams may have turns of paceRecent.
 const maxFirstTime = 100 * time.Microsecond
-
-// maxShortTime and maxLongTime are the usages of a peer by its turns, except live ones, above which its operations have
-// turns of a long and a longer pace. They are enough for about one and ten thousand blocks. The usage is not that of
-// each operation, because clients can start these again and again.
-const (
-	maxShortTime = 10 * time.Millisecond
-	maxLongTime  = 100 * time.Millisecond
-)
 
 // maxTime returns the time after which gather ends a turn.
 func (p pace) maxTime() time.Duration {
@@ -83,12 +75,7 @@ func (op *operation) setPace(found, more, behind bool, usage *xsync.Usage) {
 		if found {
 			op.pace = paceBehind
 		}
-		switch used := usage.Time(); {
-		case used > maxLongTime:
-			op.pace += paceBehindLonger - paceBehind
-		case used > maxShortTime:
-			op.pace += paceBehindLong - paceBehind
-		}
+		op.pace += pace(usage.Level()) * (paceBehindLong - paceBehind)
 	}
 }
 

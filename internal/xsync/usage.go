@@ -17,6 +17,26 @@ const (
 	maxUsage  = time.Second // so that it is 0 after 17 minutes without work
 )
 
+// The levels of a Usage. For a client that resumes, the bounds are enough for about one and ten thousand blocks.
+const (
+	UsageLevels = 3
+
+	MuchUsage = 10 * time.Millisecond  // the highest Usage of level 0
+	MoreUsage = 100 * time.Millisecond // and of level 1
+)
+
+// Level returns the level of the Usage, which is less than UsageLevels. Clients of a level should not wait for those of
+// a higher one.
+func (u *Usage) Level() int {
+	switch used := u.Time(); {
+	case used > MoreUsage:
+		return 2
+	case used > MuchUsage:
+		return 1
+	}
+	return 0
+}
+
 // Add adds the time that work has taken.
 func (u *Usage) Add(d time.Duration) {
 	for {
