@@ -33,11 +33,9 @@ const (
 	backendShare = 8 // queries that wait for the Backend
 	placeShare   = 3 // queries that wait for a place in backendShare
 	manyShare    = 8 // queries for many blocks, until they wait for the Backend
-)
 
-// manyBlocks is the number of blocks above which a query counts as one for many. Even if they are in the window, 2,500
-// blocks take fifty times as long as a page: a thousand such queries at once would hold all of Limits.Requests.
-const manyBlocks = 2 * pageSize
+	furtherManyShare = 2 // those of them on a socket that has another one
+)
 
 // shareOf returns a share of Limits.Requests, which is at least one request. 0 means no limit.
 func shareOf(requests, sixteenths int) int { return min(requests, max(requests*sixteenths/16, 1)) }
@@ -47,14 +45,13 @@ func (h *Handler) run(ctx context.Context, c *call, dst []byte, out *responseSha
 	ctx, observed := h.events.begin(ctx, c.op, &c.by)
 	c.op.Reservation = out
 	if c.op.ReturnsMore(manyBlocks) {
-		if !h.many.TryEnter() {
+		if !c.enterMany(h.many) {
 			no := unavailable(false, "Requests", "queries for many blocks").Error
 			c.refused, c.failed = no, true
 			h.events.limit(ctx, no.Limit)
 			observed.queryFinished(no)
 			return appendErrors(dst, plan.Errors{no})
 		}
-		c.many = h.many
 		defer c.leaveMany()
 	}
 	dst, err := c.op.Run(ctx, c, dst)

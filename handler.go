@@ -47,7 +47,7 @@ type Handler struct {
 	eventTurns           eventTurns         // of event streams that catch up
 	peers                peers
 	hostRuns             *xsync.Lane // bounds the events of hosts' fields that are resolved; nil means no limit
-	many                 *xsync.Lane // bounds the queries for many blocks; nil means no limit
+	many                 *socketLane // for queries for many blocks
 	inits                *xsync.Lane // bounds the calls of Authorize for connection_init; nil if nothing does
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
@@ -111,7 +111,7 @@ func New(b Backend, opts *Options) *Handler {
 	if resolve.slots = newInFlight(l.InFlight); l.InFlight > 0 {
 		h.hostRuns = xsync.NewLane(l.InFlight, 0, 0)
 	}
-	resolve.waiting, resolve.further = newWaiting(l)
+	resolve.waiting = newWaiting(l)
 	resolve.held = xsync.NewBudget(l.PendingResponseBytes / waitingDivisor)
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
@@ -152,8 +152,8 @@ func New(b Backend, opts *Options) *Handler {
 	h.slots = xsync.NewGate(shared.Requests)
 	if l.Requests > 0 {
 		h.inits = xsync.NewLane(l.Requests, 0, l.BackendTimeout)
-		h.many = xsync.NewLane(shareOf(l.Requests, manyShare), 0, 0)
 	}
+	h.many = newMany(l.Requests)
 	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[uint64]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())

@@ -42,14 +42,13 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 // fewCalls is the number of Backend calls after which a query must give way to others if there is no room for all.
 const fewCalls = 4
 
-// newWaiting returns a Lane for queries that wait for the Backend, and one for those of them on a socket on which
-// another one waits.
-func newWaiting(l *Limits) (waiting, further *xsync.Lane) {
+// newWaiting returns a Lane for queries that wait for the Backend.
+func newWaiting(l *Limits) socketLane {
 	if l.InFlight == 0 || l.Requests == 0 { // no limit
-		return nil, nil
+		return socketLane{}
 	}
 	places, all := shareOf(l.Requests, backendShare), shareOf(l.Requests, backendShare+placeShare)
-	return xsync.NewLane(places, all, patience(l.BackendTimeout)/2), xsync.NewLane(max(all/2, 1), 0, 0)
+	return socketLane{xsync.NewLane(places, all, patience(l.BackendTimeout)/2), xsync.NewLane(max(all/2, 1), 0, 0)}
 }
 
 // patience returns how long a query waits for a slot, given BackendTimeout. For a place, it waits half of that.
@@ -67,11 +66,11 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 	if c.refused != nil {
 		return c.refused
 	}
-	if !r.join(c) {
+	if !r.waiting.join(&c.waits) {
 		return r.refuse(ctx, c, errBusy)
 	}
 	if !r.hold(c) {
-		r.part(c)
+		r.waiting.part(&c.waits)
 		return r.refuse(ctx, c, errNoRoom)
 	}
 	c.leaveMany() // otherwise queries that only wait would have those refused that need no call
@@ -85,32 +84,11 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 		return nil
 	}
 	r.letGo(c)
-	r.part(c)
+	r.waiting.part(&c.waits)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return r.refuse(ctx, c, errBusy)
-}
-
-// join counts a query on a socket that waits for the Backend until part is called. If another query on the socket
-// waits, join reports whether one of the places in further is free. So a client with a hundred sockets, and 32 queries
-// on each, leaves a third of all places to others.
-func (r *resolvers) join(c *call) bool {
-	if c.waits == nil || r.further == nil {
-		return true
-	}
-	c.isFirst = c.waits.CompareAndSwap(false, true)
-	return c.isFirst || r.further.TryEnter()
-}
-
-func (r *resolvers) part(c *call) {
-	switch {
-	case c.waits == nil || r.further == nil:
-	case c.isFirst:
-		c.waits.Store(false)
-	default:
-		r.further.Leave()
-	}
 }
 
 // remoteAddr returns the network address of the client, or "" if graphql-go executes the query.
@@ -119,13 +97,6 @@ func (c *call) remoteAddr() string {
 		return c.request.RemoteAddr
 	}
 	return c.remote
-}
-
-// leaveMany ends the count of a query for many blocks. It counts while it uses a processor, until it waits for the
-// Backend.
-func (c *call) leaveMany() {
-	c.many.Leave()
-	c.many = nil
 }
 
 // refuse reports the limit of err, and returns err. The query does not wait for the Backend again.
@@ -165,7 +136,7 @@ func (c *call) retryable() bool {
 // query, the query does not wait for it again: 50 calls would take 50 times BackendTimeout.
 func (r *resolvers) waited(c *call, err *error) {
 	r.letGo(c)
-	r.part(c)
+	r.waiting.part(&c.waits)
 	r.waiting.Leave()
 	if *err == nil {
 		return

@@ -6,7 +6,6 @@ import (
 	"math/big"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
@@ -25,8 +24,7 @@ type resolvers struct {
 	endpoints []string
 	timeout   time.Duration // of one Backend call
 	chains    *chains
-	waiting   *xsync.Lane   // queries that wait for the Backend; nil means no limit
-	further   *xsync.Lane   // those of them on a socket on which another one waits; nil means no limit
+	waiting   socketLane    // queries that wait for the Backend
 	held      *xsync.Budget // the memory of their responses so far
 	slots     inFlight      // for calls of the Backend
 
@@ -40,7 +38,6 @@ type call struct {
 	request  *http.Request // nil on a socket
 	endpoint string        // of a socket
 	remote   string        // the network address of the client of a socket
-	waits    *atomic.Bool  // of a socket: one of its queries waits for the Backend
 	by       caller        // describes the client to hooks and the log
 	op       *plan.Bound
 	chain    *chain                 // the chain from which the query reads all its blocks; nil before the first read
@@ -50,9 +47,10 @@ type call struct {
 	balances map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
 	err      error                  // the error of reading the balances together
 	calls    int                    // how often the query has waited for the Backend
-	isFirst  bool                   // it is the query for which waits was set
+	waits    socketPlace            // while the query waits for the Backend
 	held     xsync.Reservation      // the response so far, while the query waits for the Backend
-	many     *xsync.Lane            // entered by a query for many blocks; nil for others
+	many     *socketLane            // entered by a query for many blocks; nil for others
+	inMany   socketPlace            // in many
 	refused  error                  // why the query does not run, or does not wait for the Backend again
 	failed   bool                   // the response has errors
 	final    bool                   // the response is cacheable, and no later block can change it

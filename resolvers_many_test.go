@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -56,5 +58,44 @@ func TestQueriesForManyBlocksCountUntilTheyWaitForTheBackend(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		equal(t, "responses", len(responses), 44)
+	})
+}
+
+func TestSocketsWithQueriesForManyBlocksLeaveRoomForThoseOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running atomic.Int32
+		release := make(chan struct{})
+		finish := func(_ context.Context, op chaingql.Operation, o chaingql.Outcome) {
+			if op.Transport == chaingql.TransportGraphQLWS && !o.Failed {
+				running.Add(1)
+				<-release
+			}
+		}
+		blocks := backendtest.Chain(200, 1)
+		chain := chainOf(t, blocks[:100])
+		query := strings.ReplaceAll(blocksQuery(150), "first", "last") // the newest blocks need no Backend call
+		h, _ := newHandler(t, chain, chaingql.Options{
+			Limits: chaingql.Limits{Requests: 64}, Hooks: chaingql.Hooks{OperationFinished: finish}})
+		n := serve(t, mounted(h))
+		startStream(t, h, chain, blocks[100])
+		commit(t, chain, blocks[101:]...)
+		synctest.Wait()
+		begin := func(queries int) {
+			s := n.socket(t)
+			for i := range queries {
+				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":%s}`, i, query))
+			}
+			synctest.Wait()
+		}
+		for range 20 {
+			begin(4)
+		}
+		equal(t, "running queries of 20 sockets: one of each, and an eighth of Requests", running.Swap(0), 28)
+		equal(t, "status of a query for many blocks over HTTP", post(h, query).Code, 200)
+		close(release)
+		release = make(chan struct{})
+		defer func() { close(release) }()
+		begin(16)
+		equal(t, "running queries of a socket when the others have ended", running.Load(), 1+8)
 	})
 }

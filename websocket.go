@@ -150,7 +150,8 @@ type session struct {
 	share      *connectionShare // the bytes of the socket in the budget of responses
 	peer       *peer            // whose client this is
 	events     *xsync.Lane      // for events of hosts' fields that are resolved; nil means no limit
-	waits      atomic.Bool      // the first of the queries that wait for the Backend does
+	waits      atomic.Bool      // one of the queries waits for the Backend
+	many       atomic.Bool      // one of the queries is for many blocks
 	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
 	traceBytes int              // the size of by.trace, if it is counted
 }
@@ -278,7 +279,9 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		return appendErrors(nil, plan.Errors{no.Error})
 	}
 	defer work.leave()
-	text = h.run(ctx, &call{endpoint: s.endpoint, remote: s.remote, waits: &s.waits, by: by, op: op}, nil, out)
+	c := &call{endpoint: s.endpoint, remote: s.remote, by: by, op: op}
+	c.waits.taken, c.inMany.taken = &s.waits, &s.many
+	text = h.run(ctx, c, nil, out)
 	if cap(text)-len(text) > freeBytes {
 		// The connection counts the length of text, not its capacity. After a response has exceeded ResponseBytes,
 		// text is a short error in a buffer of megabytes.
