@@ -77,7 +77,7 @@ func (h *Handler) serveStream(
 	peer := h.peers.enter(r.RemoteAddr)
 	defer h.peers.leave(peer)
 	client := &blocklog.Client{Usage: &peer.pages}
-	from := subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client, peer, nil}
+	from := subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client, peer}
 	sub, refused := h.subscribe(ctx, op, from)
 	if refused != nil {
 		h.serveEvents(w, r, media, &singleEvent{appendErrors(nil, plan.Errors{refused})})

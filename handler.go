@@ -46,9 +46,9 @@ type Handler struct {
 	slots                *xsync.Gate        // the slots of Limits.Requests
 	eventTurns           eventTurns         // of event streams that catch up
 	peers                peers
-	hostRuns             *xsync.Lane // bounds the events of hosts' fields that are resolved; nil means no limit
-	many                 *socketLane // for queries for many blocks
-	inits                *xsync.Lane // bounds the calls of Authorize for connection_init; nil if nothing does
+	hostRuns             *xsync.FairSemaphore[*peer] // events of hosts' fields; nil means no limit
+	many                 *socketLane                 // for queries for many blocks
+	inits                *xsync.Lane                 // calls of Authorize for connection_init; nil means no limit
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
 	edition              string      // the version, schema and options on which responses depend
@@ -109,7 +109,7 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
 	if resolve.slots = newInFlight(l.InFlight); l.InFlight > 0 {
-		h.hostRuns = xsync.NewLane(l.InFlight, 0, 0)
+		h.hostRuns = xsync.NewFairSemaphore[*peer](l.InFlight)
 	}
 	resolve.waiting = newWaiting(l)
 	resolve.held = xsync.NewBudget(l.PendingResponseBytes / waitingDivisor)

@@ -70,8 +70,8 @@ type SubscriptionField struct {
 	// Field has the type, the arguments and the description of the field. Its Resolve computes the value of the field
 	// from an event, which is its Source. If Resolve is nil, the event is the value. Field.Subscribe is not used.
 	// Resolving one event may take at most Limits.BackendTimeout. At most Limits.InFlight events are resolved at once,
-	// and at most four for one socket. If a large response does not fit into Limits.PendingResponseBytes, the
-	// subscription ends with SERVICE_UNAVAILABLE.
+	// and those of the clients' addresses take turns. If a large response does not fit into
+	// Limits.PendingResponseBytes, the subscription ends with SERVICE_UNAVAILABLE.
 	*graphql.Field
 
 	// Subscribe returns the events of one subscription as a sequence. It is called once for each subscription, with
@@ -161,7 +161,6 @@ type hostStream struct {
 	cancel    context.CancelFunc
 	forget    func() // releases its quota
 	peer      *peer
-	events    *xsync.Lane // see respond
 	h         *Handler
 	users     atomic.Int32 // the goroutine and the client; the last one to leave calls forget
 	took      bool         // next has returned a response
@@ -186,7 +185,7 @@ func (h *Handler) openHostStream(
 	}
 	ctx, observed := h.events.begin(ctx, op, &by.caller)
 	f := &hostStream{
-		h: h, observed: observed, forget: forget, peer: by.peer, events: by.events, responses: make(chan []byte, 1),
+		h: h, observed: observed, forget: forget, peer: by.peer, responses: make(chan []byte, 1),
 	}
 	// The expiry of the credentials does not cancel this context. close cancels it after the client has been informed.
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -240,18 +239,15 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 }
 
 // respond runs the operation for an event. All subscribers may receive an event at the same time, and the values of a
-// large response take many times its size. So only as many events as queries are resolved at once, few of them for one
-// socket, and the memory of large ones is counted in the budget of responses.
+// large response take many times its size. So only as many events as queries are resolved at once, those of clients in
+// turns, and the memory of large ones is counted in the budget of responses.
 func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (response []byte, full *plan.Error) {
-	left := shuttingDown().Error // nobody receives it: the client has left
-	if !f.events.Enter(ctx) {
-		return nil, left
+	if runs := f.h.hostRuns; runs != nil {
+		if !runs.Acquire(ctx, f.peer, 0) {
+			return nil, shuttingDown().Error // nobody receives it: the client has left
+		}
+		defer runs.Release()
 	}
-	defer f.events.Leave()
-	if !f.h.hostRuns.Enter(ctx) {
-		return nil, left
-	}
-	defer f.h.hostRuns.Leave()
 	out := &responseShare{budget: f.h.responses, minLag: stalledAfter}
 	defer f.h.responses.Free(&out.Reservation)
 	op.Reservation = out

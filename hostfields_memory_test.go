@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -268,5 +269,37 @@ func TestAtMostInFlightHostEventsAreResolvedAtOnce(t *testing.T) {
 		}
 		synctest.Wait()
 		equal(t, "events that were resolved", len(asked), n)
+	})
+}
+
+func TestHostEventsOfClientsAreResolvedInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, release := make(chan struct{}, 50), make(chan struct{})
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{InFlight: 2}, Schema: boxSchema(asked, release),
+		})
+		mux := mounted(h)
+		n := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.RemoteAddr = r.Header.Get("X-Forwarded-For")
+			mux.ServeHTTP(w, r)
+		}))
+		subscribed := func(address string, subscriptions int) *socket {
+			s := n.socket(t, "X-Forwarded-For", address)
+			for i := range subscriptions {
+				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":{"query":"subscription{box{stuck}}"}}`, i))
+			}
+			synctest.Wait()
+			return s
+		}
+		for range 10 {
+			subscribed("192.0.2.1", 3)
+		}
+		other := subscribed("192.0.2.2", 1)
+		for range 4 { // two events that began before, and one of each client
+			release <- struct{}{}
+			synctest.Wait()
+		}
+		other.expect("event of the other client", `{"type":"data","id":"0","payload":{"data":{"box":{"stuck":1}}}}`)
+		close(release)
 	})
 }

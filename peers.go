@@ -46,7 +46,6 @@ type subscriber struct {
 	wake     xsync.Waker
 	client   *blocklog.Client // may be nil
 	peer     *peer
-	events   *xsync.Lane // for events of hosts' fields that are resolved; nil means no limit
 }
 
 // enter returns the peer with an address. The caller must call leave.

@@ -70,9 +70,6 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	s.client.Usage = &s.peer.pages
-	if len(h.opts.Schema.Subscriptions) > 0 {
-		s.events = xsync.NewLane(maxSocketEvents, 0, 0)
-	}
 	err = h.sockets.Accept(w, r, s)
 	opened = err == nil
 	switch {
@@ -132,10 +129,6 @@ func withoutHeaders(r *http.Request) *http.Request {
 	return &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, RemoteAddr: r.RemoteAddr}
 }
 
-// maxSocketEvents is the maximum number of events of hosts' fields that are resolved for one socket at once. It can
-// have hundreds of subscriptions to them, which must not delay the few of others.
-const maxSocketEvents = 4
-
 // A session serves the client of one socket. It implements gqlws.Session.
 type session struct {
 	h          *Handler
@@ -149,7 +142,6 @@ type session struct {
 	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
 	peer       *peer            // whose client this is
-	events     *xsync.Lane      // for events of hosts' fields that are resolved; nil means no limit
 	waits      atomic.Bool      // one of the queries waits for the Backend
 	many       atomic.Bool      // one of the queries is for many blocks
 	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
@@ -213,7 +205,7 @@ func (s *session) Start(ctx context.Context, payload []byte) (gqlws.Operation, e
 		ownTrace = p.trace.size()
 	}
 	return gqlws.Operation{Open: func(wake xsync.Waker) (gqlws.Stream, error) {
-		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, s.peer, s.events})
+		sub, err := s.h.subscribe(ctx, op, subscriber{by, ownTrace, "", wake, &s.client, s.peer})
 		if err != nil {
 			return nil, requestError(false, err)
 		}

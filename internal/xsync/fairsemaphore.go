@@ -39,8 +39,8 @@ func (s *FairSemaphore[K]) TryAcquire() bool {
 	return true
 }
 
-// Acquire takes a slot and returns true. If none is free, it waits until ctx is done or the time patience has passed,
-// and then returns false.
+// Acquire takes a slot and returns true. If none is free, it waits until ctx is done or, if patience is positive, for
+// that time, and then returns false.
 func (s *FairSemaphore[K]) Acquire(ctx context.Context, key K, patience time.Duration) bool {
 	s.mu.Lock()
 	if s.free > 0 {
@@ -57,13 +57,17 @@ func (s *FairSemaphore[K]) Acquire(ctx context.Context, key K, patience time.Dur
 	place := t.callers.PushBack(received)
 	s.mu.Unlock()
 
-	late := time.NewTimer(patience)
-	defer late.Stop()
+	var late <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
 	case <-received:
 		return true
 	case <-ctx.Done():
-	case <-late.C:
+	case <-late:
 	}
 
 	s.mu.Lock()
