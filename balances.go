@@ -43,10 +43,11 @@ func (r *resolvers) readBalance(ctx context.Context, c *call, addr Address) (amo
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	if err := r.acquire(ctx, c.remoteAddr(), nil); err != nil {
+	slot := r.slot(c, nil)
+	if err := slot.Acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer r.release(nil)
+	defer slot.Release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	return r.callBalance(ctx, addr)
@@ -92,10 +93,11 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 	if len(addrs) <= fewAccounts {
 		kind = nil
 	}
-	if err := r.acquire(ctx, c.remoteAddr(), kind); err != nil {
+	slot := r.slot(c, kind)
+	if err := slot.Acquire(ctx); err != nil {
 		return err
 	}
-	defer r.release(kind)
+	defer slot.Release()
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	amounts, err := r.batcher.Balances(ctx, addrs)

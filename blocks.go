@@ -81,12 +81,8 @@ func (r *resolvers) readStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	remote := c.remoteAddr()
-	blocks, err = ch.reads.Do(ctx, pageKey{q, seen}, func(shared context.Context) ([]Block, error) {
-		if err := r.acquire(shared, remote, r.slots.pages); err != nil {
-			return nil, err
-		}
-		defer r.release(r.slots.pages)
+	slot := r.slot(c, r.slots.pages)
+	blocks, err = ch.reads.Do(ctx, pageKey{q, seen}, slot, func(shared context.Context) ([]Block, error) {
 		return r.page(r.reading(shared, ctx), ch, q.forBackend())
 	})
 	if len(blocks) > 0 {

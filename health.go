@@ -165,7 +165,7 @@ func newBackendCheck(b Backend, log *slog.Logger) *backendCheck {
 func (c *backendCheck) result(ctx context.Context) (ended time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backendCheckTimeout)
 	defer cancel()
-	if _, err := c.group.Do(ctx, struct{}{}, func(context.Context) (struct{}, error) {
+	if _, err := c.group.Do(ctx, struct{}{}, nil, func(context.Context) (struct{}, error) {
 		c.check(ctx)
 		return struct{}{}, nil
 	}); err != nil {

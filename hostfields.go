@@ -139,7 +139,8 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 	if err := r.wait(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	if err := r.acquire(ctx, c.remoteAddr(), nil); err != nil {
+	slot := r.slot(c, nil)
+	if err := slot.Acquire(ctx); err != nil {
 		r.waited(c, &err)
 		return nil, nil, err
 	}
@@ -149,7 +150,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 		if cancel(); ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = late()
 		}
-		r.release(nil)
+		slot.Release()
 		r.waited(c, &err)
 	}, nil
 }

@@ -123,12 +123,7 @@ func (r *resolvers) findStored(
 		return nil, err
 	}
 	defer r.waited(c, &err)
-	remote := c.remoteAddr()
-	b, err = ch.lookups.Do(ctx, l, func(shared context.Context) (*Block, error) {
-		if err := r.acquire(shared, remote, r.slots.lookups); err != nil {
-			return nil, err
-		}
-		defer r.release(r.slots.lookups)
+	b, err = ch.lookups.Do(ctx, l, r.slot(c, r.slots.lookups), func(shared context.Context) (*Block, error) {
 		return r.lookUp(r.reading(shared, ctx), ch, l.lookup, get)
 	})
 	return b, r.sharedError(ctx, err)

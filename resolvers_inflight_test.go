@@ -248,33 +248,6 @@ func TestExpensiveQueriesDoNotDelayCheapOnes(t *testing.T) {
 	})
 }
 
-// Calls of a client do not wait for the hundreds of calls of another one.
-func TestClientsReceiveSlotsInTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const each = 20 * time.Millisecond
-		h, _ := newHandler(t, slowBalances(each), chaingql.Options{Limits: chaingql.Limits{InFlight: 2}})
-		from := func(remote, document string) {
-			r := httptest.NewRequest("POST", "/demo/graphql", strings.NewReader(body(document, nil)))
-			r.RemoteAddr = remote
-			r.Header.Set("Content-Type", "application/json")
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			equal(t, "status for "+remote, w.Code, 200)
-		}
-		var all sync.WaitGroup
-		for i := range 100 {
-			all.Go(func() { from(fmt.Sprintf("192.0.2.1:%d", 1000+i), manyBalances(10)) })
-		}
-		time.Sleep(each / 2)
-		began := time.Now()
-		from("192.0.2.2:80", manyBalances(20))
-		if took := time.Since(began); took > 2*20*each { // 20 calls alone take half as long
-			t.Errorf("20 calls took %v while another client had 100 queries in progress", took)
-		}
-		all.Wait()
-	})
-}
-
 func TestQueryWaitsForAnInFlightSlotOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := graphql.Fields{"own": {Type: graphql.Int}}

@@ -41,43 +41,68 @@ func newInFlight(limit int) inFlight {
 	return inFlight{share(8), share(pageEighths), share(lookupEighths), share(batchEighths)}
 }
 
-// acquire takes a slot for one Backend call of a query, and one of kind unless that is nil; release frees them. remote
-// is the network address of the client. acquire waits for at most half of BackendTimeout, and then returns errBusy. The
-// calls of a client receive slots in the order in which they began to wait, so that a query with many calls does not
-// overtake a query with few. A Backend call that ignores its context keeps its slots until it returns. The block log
-// makes few calls, and needs no slots for them.
-func (r *resolvers) acquire(ctx context.Context, remote string, kind *callSlots) error {
-	most := patience(r.timeout)
-	if kind == nil {
-		return r.takeSlot(ctx, remote, r.slots.all, most)
+// A callSlot is the slot of one Backend call.
+type callSlot struct {
+	r      *resolvers
+	remote string // the network address of the client
+	kind   *callSlots
+}
+
+// slot returns the slot for a Backend call of a query. It is also one of kind, unless that is nil.
+func (r *resolvers) slot(c *call, kind *callSlots) callSlot { return callSlot{r, c.remoteAddr(), kind} }
+
+// TryAcquire takes the slot if one is free, and reports whether it did.
+func (s callSlot) TryAcquire() bool {
+	all := s.r.slots.all
+	if s.kind != nil && !s.kind.TryAcquire() {
+		return false
+	}
+	if all == nil || all.TryAcquire() {
+		return true
+	}
+	if s.kind != nil {
+		s.kind.Release()
+	}
+	return false
+}
+
+// Acquire takes the slot. It waits for at most half of BackendTimeout, and then returns errBusy. The calls of a client
+// receive slots in the order in which they began to wait, so that a query with many calls does not overtake a query
+// with few. A Backend call that ignores its context keeps its slots until it returns. The block log makes few calls,
+// and needs no slots for them.
+func (s callSlot) Acquire(ctx context.Context) error {
+	most := patience(s.r.timeout)
+	if s.kind == nil {
+		return s.take(ctx, s.r.slots.all, most)
 	}
 	began := xsync.Clock(0)
-	if err := r.takeSlot(ctx, remote, kind, most); err != nil {
+	if err := s.take(ctx, s.kind, most); err != nil {
 		return err
 	}
-	err := r.takeSlot(ctx, remote, r.slots.all, max(1, most-(xsync.Clock(0)-began)))
+	err := s.take(ctx, s.r.slots.all, max(1, most-(xsync.Clock(0)-began)))
 	if err != nil {
-		kind.Release()
+		s.kind.Release()
 	}
 	return err
 }
 
-func (r *resolvers) takeSlot(ctx context.Context, remote string, slots *callSlots, patience time.Duration) error {
+func (s callSlot) take(ctx context.Context, slots *callSlots, patience time.Duration) error {
 	switch {
-	case slots == nil, slots.TryAcquire(), slots.Acquire(ctx, peerAt(remote), patience):
+	case slots == nil, slots.TryAcquire(), slots.Acquire(ctx, peerAt(s.remote), patience):
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	r.limit(ctx, errBusy.Limit)
+	s.r.limit(ctx, errBusy.Limit)
 	return errBusy
 }
 
-func (r *resolvers) release(kind *callSlots) {
-	if r.slots.all != nil {
-		r.slots.all.Release()
+// Release frees the slot.
+func (s callSlot) Release() {
+	if all := s.r.slots.all; all != nil {
+		all.Release()
 	}
-	if kind != nil {
-		kind.Release()
+	if s.kind != nil {
+		s.kind.Release()
 	}
 }

@@ -22,6 +22,10 @@ var errGoexit = errors.New("the shared function called runtime.Goexit")
 // leave before the call returns, and JoinWithin keeps new callers from joining a call
 // that takes long. If nobody shares a call, and its function only checks the Err of
 // its context, the call needs no channel, timer or further context.
+//
+// A call may need a slot. While no call has one, each caller waits for its own slot, so
+// that nobody waits in the turn of another client. The first that receives a slot makes
+// the call for all.
 type Group[K comparable, V any] struct {
 	// JoinWithin is the time after the start of a call during which other callers may
 	// join the call; 0 means that they may join until it returns. A limit protects them
@@ -35,6 +39,23 @@ type Group[K comparable, V any] struct {
 	mu    sync.Mutex
 	one   *call[K, V]       // a call in progress; a map of one call would take a tenth of the time of a small page
 	calls map[K]*call[K, V] // the other calls in progress
+	next  map[K]*next[K, V] // the calls for which callers wait for a slot
+}
+
+// A Slot is what one call needs while it is in progress. The methods of the value of a caller are called by this caller
+// only.
+type Slot interface {
+	TryAcquire() bool                  // does not block
+	Acquire(ctx context.Context) error // waits for a slot
+	Release()
+}
+
+// A next is a call that has no slot yet.
+type next[K comparable, V any] struct {
+	callers int
+	begun   context.Context // done when the call has a slot
+	begin   context.CancelFunc
+	call    *call[K, V] // nil before it has a slot
 }
 
 // A call is one call in progress, and the context of its function. The context has no
@@ -72,31 +93,40 @@ var over = func() *waited {
 	return &waited{ctx, cancel, func() bool { return true }}
 }()
 
-// Do calls fn on the goroutine of the first caller. Another caller with the same key
-// waits for that call if it is in progress. All callers receive the same value, which
-// they must not change. If ctx is done first, Do returns ctx's error; the first caller
-// receives it only after fn has returned. If fn panics, all callers receive the panic
-// as an error.
-func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(context.Context) (V, error)) (value V, err error) {
-	now := Clock(0)
+// Do calls fn on the goroutine of the first caller, while that has slot, unless slot is nil.
+// Another caller with the same key waits for that call if it is in progress. All callers
+// receive the same value, which they must not change. If ctx is done first, Do returns
+// ctx's error; the first caller receives it only after fn has returned. If fn panics, all
+// callers receive the panic as an error. If slot has an error, the caller receives it.
+func (g *Group[K, V]) Do(
+	ctx context.Context, key K, slot Slot, fn func(context.Context) (V, error),
+) (value V, err error) {
 	g.mu.Lock()
-	c := g.one
-	if c == nil || c.key != key {
-		c = g.calls[key]
+	c := g.joinable(key)
+	switch {
+	case c != nil:
+		c.join(1)
+	case slot != nil && !slot.TryAcquire():
+		if c, err = g.await(ctx, key, slot); err != nil {
+			g.mu.Unlock()
+			return value, err
+		}
 	}
-	if c == nil || g.JoinWithin > 0 && now-c.started >= g.JoinWithin {
-		c = &call[K, V]{group: g, key: key, first: ctx, started: now, callers: 1}
+	if c == nil {
+		c = &call[K, V]{group: g, key: key, first: ctx, started: Clock(0), callers: 1}
 		c.remember()
+		if n := g.next[key]; n != nil {
+			c.join(n.callers)
+			n.call = c
+			n.begin()
+			delete(g.next, key)
+		}
 		g.mu.Unlock()
-		c.run(fn)
+		c.run(slot, fn)
 		if err := ctx.Err(); err != nil {
 			return value, err
 		}
 		return c.value, c.err
-	}
-	c.callers++
-	if c.done == nil {
-		c.done = make(chan struct{})
 	}
 	done := c.done
 	g.mu.Unlock()
@@ -114,9 +144,66 @@ func (g *Group[K, V]) Do(ctx context.Context, key K, fn func(context.Context) (V
 	}
 }
 
-// run calls fn and ends the call.
-func (c *call[K, V]) run(fn func(context.Context) (V, error)) {
+// joinable returns the call in progress that a further caller may join, or nil if there is none. The caller must hold
+// the group's lock.
+func (g *Group[K, V]) joinable(key K) *call[K, V] {
+	c := g.one
+	if c == nil || c.key != key {
+		c = g.calls[key]
+	}
+	if c == nil || g.JoinWithin > 0 && Clock(0)-c.started >= g.JoinWithin {
+		return nil
+	}
+	return c
+}
+
+// join adds callers. The caller must hold the group's lock.
+func (c *call[K, V]) join(callers int) {
+	c.callers += callers
+	if c.done == nil {
+		c.done = make(chan struct{})
+	}
+}
+
+// await waits until the caller has a slot, and then returns nil, or until another caller with the same key has one, and
+// then returns the call of that one. The caller must hold the group's lock, which await unlocks meanwhile.
+func (g *Group[K, V]) await(ctx context.Context, key K, slot Slot) (*call[K, V], error) {
+	n := g.next[key]
+	if n == nil {
+		n = new(next[K, V])
+		n.begun, n.begin = context.WithCancel(context.Background())
+		if g.next == nil {
+			g.next = make(map[K]*next[K, V])
+		}
+		g.next[key] = n
+	}
+	n.callers++
+	g.mu.Unlock()
+	own, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(n.begun, cancel)
+	err := slot.Acquire(own)
+	stop()
+	cancel()
+	g.mu.Lock()
+	if n.call != nil { // it counts this caller
+		if err == nil {
+			slot.Release()
+		}
+		return n.call, nil
+	}
+	if n.callers--; n.callers == 0 {
+		n.begin() // frees its context
+		delete(g.next, key)
+	}
+	return nil, err
+}
+
+// run calls fn, releases slot and ends the call.
+func (c *call[K, V]) run(slot Slot, fn func(context.Context) (V, error)) {
 	defer func() {
+		if slot != nil {
+			slot.Release()
+		}
 		c.group.mu.Lock()
 		c.forget()
 		done := c.done

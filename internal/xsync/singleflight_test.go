@@ -50,7 +50,7 @@ func TestCallEndsWhenAllCallersHaveLeft(t *testing.T) {
 					defer cancel()
 					contexts[i] = cancel
 					go func() {
-						_, err := g.Do(ctx, "key", form(release))
+						_, err := g.Do(ctx, "key", nil, form(release))
 						results <- err
 					}()
 					synctest.Wait()
@@ -97,7 +97,7 @@ func TestContextIsCanceledWhenCallReturns(t *testing.T) {
 		var kept context.Context
 		type key struct{}
 		asker := context.WithValue(t.Context(), key{}, "secret")
-		v, err := g.Do(asker, "key", func(ctx context.Context) (int, error) {
+		v, err := g.Do(asker, "key", nil, func(ctx context.Context) (int, error) {
 			kept = ctx
 			if _, ok := ctx.Deadline(); ok || ctx.Err() != nil || ctx.Value(key{}) != nil {
 				t.Errorf("the context has a deadline, an error or a value of the caller")
@@ -118,17 +118,17 @@ func TestWaitForASharedCallIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := Group[string, int]{Wait: time.Minute, JoinWithin: 2 * time.Minute}
 		release := make(chan struct{})
-		go func() { _, _ = g.Do(t.Context(), "key", waiting(release)) }()
+		go func() { _, _ = g.Do(t.Context(), "key", nil, waiting(release)) }()
 		synctest.Wait()
 		start := time.Now()
-		_, err := g.Do(t.Context(), "key", waiting(release))
+		_, err := g.Do(t.Context(), "key", nil, waiting(release))
 		if took := time.Since(start); !errors.Is(err, ErrWaited) || took != time.Minute {
 			t.Errorf("Do returned %v after %v, want ErrWaited after a minute", err, took)
 		}
 		time.Sleep(time.Minute)
 		go close(release)
 		two := func(context.Context) (int, error) { return 2, nil }
-		if v, err := g.Do(t.Context(), "key", two); v != 2 || err != nil {
+		if v, err := g.Do(t.Context(), "key", nil, two); v != 2 || err != nil {
 			t.Errorf("Do after JoinWithin returned %v and error %v, want its own call", v, err)
 		}
 	})
@@ -147,10 +147,70 @@ func TestCallersContextKeepsNoResultsOfEndedCalls(t *testing.T) {
 	}
 	before := heap()
 	for i := range 100 {
-		_, _ = g.Do(ctx, i, func(ctx context.Context) ([]byte, error) { ctx.Done(); return make([]byte, 1<<20), nil })
+		_, _ = g.Do(ctx, i, nil, func(ctx context.Context) ([]byte, error) {
+			ctx.Done()
+			return make([]byte, 1<<20), nil
+		})
 	}
 	if grown := int64(heap()) - int64(before); grown > 10<<20 {
 		t.Errorf("100 calls with results of 1 MB left %d bytes", grown)
 	}
 	runtime.KeepAlive(&g)
+}
+
+// A testSlot is a slot of a FairSemaphore.
+type testSlot struct {
+	*FairSemaphore[string]
+	key string
+}
+
+func (s testSlot) Acquire(ctx context.Context) error {
+	if !s.FairSemaphore.Acquire(ctx, s.key, time.Minute) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func TestFirstCallerWithASlotMakesTheCallForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group[string, string]
+		s := NewFairSemaphore[string](1)
+		s.TryAcquire()
+		calls := 0
+		results := make(chan string, 10)
+		do := func(ctx context.Context, client, key string) {
+			go func() {
+				v, err := g.Do(ctx, key, testSlot{s, client}, func(context.Context) (string, error) {
+					calls++
+					time.Sleep(time.Second)
+					return client, nil
+				})
+				if err != nil {
+					v = err.Error()
+				}
+				results <- v
+			}()
+			synctest.Wait()
+		}
+		do(t.Context(), "busy", "other")
+		do(t.Context(), "busy", "shared")
+		do(t.Context(), "idle", "shared")
+		ctx, cancel := context.WithCancel(t.Context())
+		do(ctx, "gone", "shared")
+		cancel()
+		if got := <-results; got != context.Canceled.Error() {
+			t.Errorf("a caller that left while it waited for a slot received %q", got)
+		}
+		s.Release()
+		for i, want := range []string{"busy", "idle", "idle"} {
+			if got := <-results; got != want {
+				t.Errorf("caller %d received the result of %q, want that of %q", i, got, want)
+			}
+		}
+		synctest.Wait()
+		if calls != 2 || len(g.next) > 0 || len(g.calls) > 0 || s.free != 1 || len(s.waiting) > 0 {
+			t.Errorf("%d calls were made, want 2; %d callers and %d calls are kept, %d slots are free", calls,
+				len(g.next), len(g.calls), s.free)
+		}
+	})
 }
