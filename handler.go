@@ -154,7 +154,7 @@ func New(b Backend, opts *Options) *Handler {
 		h.inits = xsync.NewLane(l.Requests, 0, l.BackendTimeout)
 	}
 	h.many = newMany(l.Requests)
-	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[uint64]int{}}
+	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[keptPlan]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
 	}

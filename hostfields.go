@@ -175,7 +175,7 @@ func (h *Handler) openHostStream(
 	ctx context.Context, op *plan.Bound, by subscriber, field SubscriptionField,
 ) (stream, *plan.Error) {
 	copies := op.MemoryUse().Variables + op.RootArgsBytes() // in Info.VariableValues and in Args of ResolveParams
-	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies+by.ownTrace, &by.peer.held)
+	forget, err := h.subscriptionQuota.acquire(op, hostStreamBytes+copies+by.ownTrace, by.peer)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err

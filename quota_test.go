@@ -248,7 +248,7 @@ func TestLargeSubscriptionsLeaveRoomForSmallOnes(t *testing.T) {
 	}
 }
 
-// A client that keeps plans which another one has opened must not fill the memory of all.
+// A client that keeps plans which others have opened must not fill the memory of all.
 func TestKeptPlansCountForTheClientThatKeepsThem(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{Limits: chaingql.Limits{SubscriptionBytes: 16 << 20}})
 	for one := chaingql.NewPeer(); ; { // uses half of the memory
@@ -262,17 +262,31 @@ func TestKeptPlansCountForTheClientThatKeepsThem(t *testing.T) {
 	keeper := chaingql.NewPeer()
 	for i := range 300 {
 		text := strings.Replace(heavyDefault(i), ",$r:Int!", "", 1)
-		open, err := h.SubscribeAs(chaingql.NewPeer(), text, map[string]any{"f": map[string]any{}})
-		if err != nil {
-			t.Fatal(err)
+		var opened []func()
+		for range 9 {
+			stop, err := h.SubscribeAs(chaingql.NewPeer(), text, map[string]any{"f": map[string]any{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened = append(opened, stop)
 		}
 		if keep, err := h.SubscribeAs(keeper, text, map[string]any{"f": map[string]any{}}); err == nil {
 			defer keep()
 		}
-		open()
+		for _, stop := range opened {
+			stop()
+		}
 	}
 	if _, after := h.Retained(); after-before > 200<<10 {
 		t.Errorf("one client keeps %d bytes of plans, want at most twice 1/128 of 7 MiB", after-before)
+	}
+	other, same := chaingql.NewPeer(), strings.Replace(heavyDefault(300), ",$r:Int!", "", 1)
+	for i := range 10 { // keep one plan
+		stop, err := h.SubscribeAs(other, same, map[string]any{"f": map[string]any{}})
+		if err != nil {
+			t.Fatalf("equal subscription %d of another client: %v", i, err)
+		}
+		defer stop()
 	}
 }
 

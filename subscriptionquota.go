@@ -10,7 +10,7 @@ import (
 // The memory of a subscription in addition to its plan, its variables and its filter, in bytes. A test compares the
 // counted bytes with the growth of the heap.
 const (
-	subscriptionBytes = 1536    // including its share of a socket's memory
+	subscriptionBytes = 1664    // including its share of a socket's memory
 	hostStreamBytes   = 8 << 10 // the stack of the goroutine, for a subscription to a host's field
 )
 
@@ -34,7 +34,13 @@ type subscriptionQuota struct {
 	mu    sync.Mutex // guards the fields below
 	count int
 	bytes int
-	plans map[uint64]int // the number of subscriptions that keep each plan
+	plans map[keptPlan]int // the number of subscriptions that keep it
+}
+
+// A keptPlan is a plan that subscriptions of a peer keep, or those of all peers if by is nil.
+type keptPlan struct {
+	id uint64
+	by *peer
 }
 
 // check returns an error if the variables of op are too large. It is called before any of them are copied, because a
@@ -47,27 +53,30 @@ func (k *subscriptionQuota) check(op *plan.Bound) *plan.Error {
 }
 
 // acquire counts a new subscription until forget is called, or returns an error if the subscription exceeds a limit.
-// extra is the memory of the subscription in bytes in addition to that of op. of is the memory of all subscriptions of
-// its peer, which k.mu guards.
-func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, of *int) (forget func(), err *plan.Error) {
+// extra is the memory of the subscription in bytes in addition to that of op. Each peer that keeps a plan has all of it
+// counted, because the others who keep it may leave.
+func (k *subscriptionQuota) acquire(op *plan.Bound, extra int, by *peer) (forget func(), err *plan.Error) {
 	held := op.MemoryUse()
 	own := subscriptionBytes + extra + held.Variables + held.Text
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	more, users := own, k.plans[held.Plan]
-	if users == 0 {
+	more, ofPeer := own, own
+	if k.plans[keptPlan{held.Plan, nil}] == 0 {
 		more += held.Shared
 	}
-	ofPeer := own + held.Shared/(users+1) // others who keep the plan may leave earlier
+	if k.plans[keptPlan{held.Plan, by}] == 0 {
+		ofPeer += held.Shared
+	}
 	if most := k.most.Subscriptions; most > 0 && k.count >= most {
 		return nil, full("Subscriptions", "There are %d subscriptions already, which is the limit.", most)
 	}
-	if err := k.take(more, ofPeer, of, leastShare); err != nil {
+	if err := k.take(more, ofPeer, &by.held, leastShare); err != nil {
 		return nil, err
 	}
 	k.count++
-	k.plans[held.Plan]++
-	return func() { k.forget(held, own, of, ofPeer) }, nil
+	k.plans[keptPlan{held.Plan, nil}]++
+	k.plans[keptPlan{held.Plan, by}]++
+	return func() { k.forget(held, own, by) }, nil
 }
 
 // take counts bytes, and ofPeer bytes for a peer, or returns an error if there is no room for them. least is what a
@@ -108,17 +117,28 @@ func (k *subscriptionQuota) release(bytes int, of *int) {
 	*of -= bytes
 }
 
-// forget ends the count of a subscription that acquire has counted with own bytes, and with ofPeer for its peer.
-func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, of *int, ofPeer int) {
+// forget ends the count of a subscription that acquire has counted with own bytes in addition to its plan.
+func (k *subscriptionQuota) forget(held plan.MemoryUse, own int, by *peer) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	*of -= ofPeer
 	k.count--
 	k.bytes -= own
-	if k.plans[held.Plan]--; k.plans[held.Plan] == 0 {
-		delete(k.plans, held.Plan)
+	if k.leave(keptPlan{held.Plan, nil}) {
 		k.bytes -= held.Shared
 	}
+	by.held -= own
+	if k.leave(keptPlan{held.Plan, by}) {
+		by.held -= held.Shared
+	}
+}
+
+// leave removes one of the subscriptions that keep a plan, and reports whether it was the last one.
+func (k *subscriptionQuota) leave(p keptPlan) bool {
+	if k.plans[p]--; k.plans[p] > 0 {
+		return false
+	}
+	delete(k.plans, p)
+	return true
 }
 
 func full(limit, format string, most int) *plan.Error {

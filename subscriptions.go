@@ -207,7 +207,7 @@ func (h *Handler) join(ctx context.Context, op *plan.Bound, args plan.Args, by s
 		return nil, bad
 	}
 	key := op.Key(argStreamAfter) // the start does not change the evaluation
-	forget, err := h.subscriptionQuota.acquire(op, filterBytes+concernedBytes+len(key)+by.ownTrace, &by.peer.held)
+	forget, err := h.subscriptionQuota.acquire(op, filterBytes+concernedBytes+len(key)+by.ownTrace, by.peer)
 	if err != nil {
 		h.events.limit(ctx, err.Limit)
 		return nil, err
