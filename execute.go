@@ -25,17 +25,17 @@ type requestState struct {
 
 // The shares of Limits.Requests for requests that take long, in sixteenths. An eighth of the limit is left to queries
 // whose documents are compiled and that need no Backend call: otherwise the others could have all of them refused. Most
-// is for the Backend, because it is slower than preparation, and one socket may send 32 queries: of the 48 Requests
-// of a small process, 33 may call it or wait.
+// is for the Backend, because it is slower than preparation.
 const (
-	smallShare   = 2 // small requests that are prepared
-	largeShare   = 1 // large ones
-	backendShare = 8 // queries that wait for the Backend
-	placeShare   = 3 // queries that wait for a place in backendShare
-	manyShare    = 8 // queries for many blocks, until they wait for the Backend
-
-	furtherManyShare = 2 // those of them on a socket that has another one
+	smallShare   = 2  // small requests that are prepared
+	largeShare   = 1  // large ones
+	backendShare = 11 // queries that wait for the Backend
+	manyShare    = 8  // queries for many blocks, until they wait for the Backend
 )
+
+// manyBlocks is the number of blocks above which a query counts as one for many. Even if they are in the window, 2,500
+// blocks take fifty times as long as a page: a thousand such queries at once would hold all of Limits.Requests.
+const manyBlocks = 2 * pageSize
 
 // shareOf returns a share of Limits.Requests, which is at least one request. 0 means no limit.
 func shareOf(requests, sixteenths int) int { return min(requests, max(requests*sixteenths/16, 1)) }
@@ -45,7 +45,7 @@ func (h *Handler) run(ctx context.Context, c *call, dst []byte, out *responseSha
 	ctx, observed := h.events.begin(ctx, c.op, &c.by)
 	c.op.Reservation = out
 	if c.op.ReturnsMore(manyBlocks) {
-		if !c.enterMany(h.many) {
+		if c.many = h.many; !c.many.enter(&c.inMany, c.remoteAddr(), 0) {
 			no := unavailable(false, "Requests", "queries for many blocks").Error
 			c.refused, c.failed = no, true
 			h.events.limit(ctx, no.Limit)

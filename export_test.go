@@ -92,10 +92,11 @@ func (h *Handler) HoldPreparations() (release func()) {
 // UseDraftStatuses makes h respond as if the constant draftStatuses were draft.
 func (h *Handler) UseDraftStatuses(draft bool) { h.draftStatuses = draft }
 
-// EnterMany counts a query for many blocks that runs, until leave is called.
-func (h *Handler) EnterMany() (leave func()) {
-	if !h.many.TryEnter() {
+// EnterMany counts a query for many blocks of a client with the network address remote, until leave is called.
+func (h *Handler) EnterMany(remote string) (leave func()) {
+	var x takenPlace
+	if !h.many.enter(&x, remote, 0) {
 		panic("there is no room")
 	}
-	return h.many.Leave
+	return func() { h.many.leave(&x, remote) }
 }

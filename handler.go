@@ -47,7 +47,7 @@ type Handler struct {
 	eventTurns           eventTurns         // of event streams that catch up
 	peers                peers
 	hostRuns             *xsync.FairSemaphore[*peer] // events of hosts' fields; nil means no limit
-	many                 *socketLane                 // for queries for many blocks
+	many                 *places                     // of queries for many blocks
 	inits                *xsync.Lane                 // calls of Authorize for connection_init; nil means no limit
 	bodies, responses    *xsync.Budget
 	streams, hostStreams *xsync.Gate // event streams; goroutines of subscriptions to a host's fields
@@ -109,9 +109,9 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
 	if resolve.slots = newInFlight(l.InFlight); l.InFlight > 0 {
+		resolve.waiting = newPlaces(l.Requests, backendShare)
 		h.hostRuns = xsync.NewFairSemaphore[*peer](l.InFlight)
 	}
-	resolve.waiting = newWaiting(l)
 	resolve.held = xsync.NewBudget(l.PendingResponseBytes / waitingDivisor)
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading
 	open := func(c *chain, down time.Time) *blocklog.Log[Block] {
@@ -153,7 +153,7 @@ func New(b Backend, opts *Options) *Handler {
 	if l.Requests > 0 {
 		h.inits = xsync.NewLane(l.Requests, 0, l.BackendTimeout)
 	}
-	h.many = newMany(l.Requests)
+	h.many = newPlaces(l.Requests, manyShare)
 	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[keptPlan]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"net/http"
 	"runtime"
 	"strings"
 	"sync"
@@ -278,11 +277,7 @@ func TestHostEventsOfClientsAreResolvedInTurns(t *testing.T) {
 		h, _ := newHandler(t, memchain.New(), chaingql.Options{
 			Limits: chaingql.Limits{InFlight: 2}, Schema: boxSchema(asked, release),
 		})
-		mux := mounted(h)
-		n := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.RemoteAddr = r.Header.Get("X-Forwarded-For")
-			mux.ServeHTTP(w, r)
-		}))
+		n := serve(t, addressed(mounted(h)))
 		subscribed := func(address string, subscriptions int) *socket {
 			s := n.socket(t, "X-Forwarded-For", address)
 			for i := range subscriptions {

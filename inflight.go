@@ -39,56 +39,38 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// fewCalls is the number of Backend calls after which a query must give way to others if there is no room for all.
+// fewCalls is the number of Backend calls after which a query leaves a part of the places to others: otherwise queries
+// with many calls could have those with few refused.
 const fewCalls = 4
 
-// newWaiting returns a Lane for queries that wait for the Backend.
-func newWaiting(l *Limits) socketLane {
-	if l.InFlight == 0 || l.Requests == 0 { // no limit
-		return socketLane{}
-	}
-	places, all := shareOf(l.Requests, backendShare), shareOf(l.Requests, backendShare+placeShare)
-	return socketLane{xsync.NewLane(places, all, patience(l.BackendTimeout)/2), xsync.NewLane(max(all/2, 1), 0, 0)}
-}
+// laterDivisor is the divisor of the places for the part that they leave.
+const laterDivisor = 10
 
-// patience returns how long a query waits for a slot, given BackendTimeout. For a place, it waits half of that.
+// patience returns how long a query waits for a slot, given BackendTimeout.
 func patience(timeout time.Duration) time.Duration {
 	return cmp.Or(timeout, DefaultLimits().BackendTimeout) / 2
 }
 
 // wait is called before a query waits for the Backend, for a call of its own or one that it shares. Unless it returns
-// an error, waited must be called afterwards. It returns errNoRoom if queries that wait hold too much memory.
-//
-// If all places are taken, the query waits until another one has its response. But wait returns errBusy at once if too
-// many queries wait for a place, because others that need no Backend call must still be served, or if the query has
-// made fewCalls, because those with many calls must not take the places of those with few.
+// an error, waited must be called afterwards. It returns errNoRoom if queries that wait hold too much memory, and
+// errBusy if too many wait, because others that need no Backend call must still be served.
 func (r *resolvers) wait(ctx context.Context, c *call) error {
 	if c.refused != nil {
 		return c.refused
 	}
-	if !r.waiting.join(&c.waits) {
-		return r.refuse(ctx, c, errBusy)
-	}
 	if !r.hold(c) {
-		r.waiting.part(&c.waits)
 		return r.refuse(ctx, c, errNoRoom)
 	}
 	c.leaveMany() // otherwise queries that only wait would have those refused that need no call
-	var ok bool
-	if c.calls++; c.calls <= fewCalls {
-		ok = r.waiting.Enter(ctx)
-	} else {
-		ok = r.waiting.TryEnter()
+	reserve := int64(0)
+	if c.calls++; c.calls > fewCalls && r.waiting != nil {
+		reserve = r.waiting.most / laterDivisor
 	}
-	if ok {
-		return nil
+	if !r.waiting.enter(&c.waits, c.remoteAddr(), reserve) {
+		r.letGo(c)
+		return r.refuse(ctx, c, errBusy)
 	}
-	r.letGo(c)
-	r.waiting.part(&c.waits)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return r.refuse(ctx, c, errBusy)
+	return nil
 }
 
 // remoteAddr returns the network address of the client, or "" if graphql-go executes the query.
@@ -98,6 +80,10 @@ func (c *call) remoteAddr() string {
 	}
 	return c.remote
 }
+
+// leaveMany ends the count of a query for many blocks. It counts while it uses a processor, until it waits for the
+// Backend.
+func (c *call) leaveMany() { c.many.leave(&c.inMany, c.remoteAddr()) }
 
 // refuse reports the limit of err, and returns err. The query does not wait for the Backend again.
 func (r *resolvers) refuse(ctx context.Context, c *call, err *plan.Error) error {
@@ -136,8 +122,7 @@ func (c *call) retryable() bool {
 // query, the query does not wait for it again: 50 calls would take 50 times BackendTimeout.
 func (r *resolvers) waited(c *call, err *error) {
 	r.letGo(c)
-	r.waiting.part(&c.waits)
-	r.waiting.Leave()
+	r.waiting.leave(&c.waits, c.remoteAddr())
 	if *err == nil {
 		return
 	}

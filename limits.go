@@ -110,10 +110,9 @@ type Limits struct {
 	// pages, a quarter for single blocks, and an eighth for more than 4 balances. If InFlight is less than 8, all of
 	// them may be of one kind. Further calls wait for at most half of BackendTimeout. Then they fail with
 	// SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of clients with waiting calls receive slots in
-	// turns. At most half of Requests waits for the Backend, so a higher InFlight has no effect. While that many wait,
-	// a further query waits for at most a quarter of BackendTimeout until one of them has its response. It fails at
-	// once if it has made four calls, or if three sixteenths of Requests wait for that. So other requests are still
-	// served. Default: 64.
+	// turns. At most eleven sixteenths of Requests wait for the Backend, so that other requests are still served, and
+	// a higher InFlight has no effect. Of these places, one address may have as many as are free. Further queries fail
+	// at once with SERVICE_UNAVAILABLE, and those that have made four calls already if a tenth is free. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

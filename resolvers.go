@@ -24,7 +24,7 @@ type resolvers struct {
 	endpoints []string
 	timeout   time.Duration // of one Backend call
 	chains    *chains
-	waiting   socketLane    // queries that wait for the Backend
+	waiting   *places       // of queries that wait for the Backend
 	held      *xsync.Budget // the memory of their responses so far
 	slots     inFlight      // for calls of the Backend
 
@@ -47,10 +47,10 @@ type call struct {
 	balances map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
 	err      error                  // the error of reading the balances together
 	calls    int                    // how often the query has waited for the Backend
-	waits    socketPlace            // while the query waits for the Backend
+	waits    takenPlace             // while the query waits for the Backend
 	held     xsync.Reservation      // the response so far, while the query waits for the Backend
-	many     *socketLane            // entered by a query for many blocks; nil for others
-	inMany   socketPlace            // in many
+	many     *places                // of queries for many blocks
+	inMany   takenPlace             // in many, if this is one
 	refused  error                  // why the query does not run, or does not wait for the Backend again
 	failed   bool                   // the response has errors
 	final    bool                   // the response is cacheable, and no later block can change it

@@ -19,8 +19,8 @@ func TestQueriesForManyBlocksLeaveRoomForAllOthers(t *testing.T) {
 	h, _ := newHandler(t, memchain.New(), chaingql.Options{
 		Limits: chaingql.Limits{Requests: 16},
 		Hooks:  chaingql.Hooks{LimitHit: func(_ context.Context, limit string) { hits <- limit }}})
-	for range 8 { // this many use a processor
-		leave := h.EnterMany()
+	for i := range 8 { // this many use a processor
+		leave := h.EnterMany(clientAt(i))
 		defer leave()
 	}
 	no := post(h, blocksQuery(150))
@@ -51,8 +51,8 @@ func TestQueriesForManyBlocksCountUntilTheyWaitForTheBackend(t *testing.T) {
 		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{Requests: 64}, WindowSize: -1})
 		responses := postAll(h, 44, func(int) string { return blocksQuery(150) })
 		equal(t, "queries that are refused at once", len(responses), 0)
-		for range 32 {
-			leave := h.EnterMany()
+		for i := range 32 {
+			leave := h.EnterMany(clientAt(i))
 			defer leave()
 		}
 		close(release)
@@ -61,7 +61,7 @@ func TestQueriesForManyBlocksCountUntilTheyWaitForTheBackend(t *testing.T) {
 	})
 }
 
-func TestSocketsWithQueriesForManyBlocksLeaveRoomForThoseOfOthers(t *testing.T) {
+func TestClientWithQueriesForManyBlocksLeavesRoomForThoseOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int32
 		release := make(chan struct{})
@@ -90,12 +90,12 @@ func TestSocketsWithQueriesForManyBlocksLeaveRoomForThoseOfOthers(t *testing.T) 
 		for range 20 {
 			begin(4)
 		}
-		equal(t, "running queries of 20 sockets: one of each, and an eighth of Requests", running.Swap(0), 28)
-		equal(t, "status of a query for many blocks over HTTP", post(h, query).Code, 200)
+		equal(t, "running queries on 20 sockets of one client", running.Swap(0), (32+4)/2) // 4 do not count
+		equal(t, "status of a query for many blocks of another client", post(h, query).Code, 200)
 		close(release)
 		release = make(chan struct{})
 		defer func() { close(release) }()
-		begin(16)
-		equal(t, "running queries of a socket when the others have ended", running.Load(), 1+8)
+		begin(10)
+		equal(t, "running queries of a socket when the others have ended", running.Load(), 10)
 	})
 }

@@ -42,11 +42,15 @@ func balancesQuery(first, n int) string {
 	return `{"query":"{blockchain{` + text.String() + `}}"}`
 }
 
-// postAll posts n queries with the same document at once. The responses arrive in the channel.
+// clientAt returns the network address of a client.
+func clientAt(i int) string { return fmt.Sprintf("10.0.0.1:%d", 1024+i) }
+
+// postAll posts n queries with the same document at once, each from a client of its own. The responses arrive in the
+// channel.
 func postAll(h *chaingql.Handler, n int, body func(i int) string) (responses chan *httptest.ResponseRecorder) {
 	responses = make(chan *httptest.ResponseRecorder, n)
 	for i := range n {
-		go func() { responses <- post(h, body(i)) }()
+		go func() { responses <- postFrom(h, clientAt(i), body(i)) }()
 		if i == 0 {
 			synctest.Wait() // the others find the document compiled, and do not wait for its preparation
 		}
@@ -125,7 +129,7 @@ func TestRequestsThatTakeLongLeaveRoomForAllOthers(t *testing.T) {
 
 // In the smallest size in docs/operations.md, the 32 queries of one socket do not have those of others refused.
 func TestMostRequestsMayWaitForTheBackend(t *testing.T) {
-	for requests, most := range map[int]int{15: 7 + 2, 31: 15 + 5, 48: 24 + 9, 96: 48 + 18, 192: 96 + 36} {
+	for requests, most := range map[int]int{15: 10, 31: 21, 48: 33, 96: 66, 192: 132} {
 		t.Run(fmt.Sprint(requests), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
@@ -164,9 +168,8 @@ func TestQueriesWithManyBackendCallsGiveWayToThoseWithFew(t *testing.T) {
 				t.Errorf("got status %d with %s", w.Code, w.Body)
 			}
 		}
-		if refused < 12 || refused > 20 {
-			t.Errorf("%d of 44 queries with 30 calls were refused, want those without a place, and one for each other",
-				refused)
+		if refused < 4 || refused > 8 { // they leave 4 places, and each query above may need one of them
+			t.Errorf("%d of 44 queries with 30 calls were refused, want 4 to 8", refused)
 		}
 	})
 }
@@ -310,35 +313,5 @@ func TestQueriesThatWaitForABalanceHoldNoLargeBuffers(t *testing.T) {
 		}
 		close(release)
 		<-balance
-	})
-}
-
-// Sockets with many queries that wait for the Backend leave places for others that wait.
-func TestQueriesOnSocketsDoNotHaveOthersRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		b, _ := newUnresponsiveBackend(release)
-		h, _ := newHandler(t, b, chaingql.Options{Limits: chaingql.Limits{Requests: 160}}) // 80 + 30 may wait
-		n := serve(t, mounted(h))
-		var sockets []*socket
-		for range 10 {
-			s := n.socket(t)
-			for i := range 32 {
-				s.send(start(fmt.Sprint(i), manyBalances(1)))
-			}
-			sockets = append(sockets, s)
-		}
-		synctest.Wait()
-		equal(t, "requests over HTTP that are refused at once", len(postAll(h, 10, balanceOf)), 0)
-		other := n.socket(t)
-		other.send(start("1", manyBalances(1)))
-		synctest.Wait()
-		close(release)
-		equal(t, "response on another socket", strings.Contains(fmt.Sprint(other.receive()), `"0x7"`), true)
-		for _, s := range sockets {
-			if got := fmt.Sprint(s.receive()); !strings.Contains(got, `"0x7"`) {
-				t.Errorf("none of the queries on a socket succeeded: %.300s", got)
-			}
-		}
 	})
 }

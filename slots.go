@@ -22,7 +22,14 @@ const fewAccounts = 4
 
 // callSlots are slots for Backend calls. Clients that wait receive them in turns: otherwise each call of one client
 // would wait for hundreds of those of another one.
-type callSlots = xsync.FairSemaphore[netip.AddrPort]
+type callSlots = xsync.FairSemaphore[callTurn]
+
+// A callTurn is that of a peer. Its calls with a slot of their kind have turns of their own for one of all: otherwise
+// they would keep that slot while they wait for many other calls of the peer.
+type callTurn struct {
+	peer   netip.AddrPort
+	isSlow bool
+}
 
 // inFlight holds the slots of Limits.InFlight. A call needs one of all, and one of its kind if that is slow. All are
 // nil if there is no limit.
@@ -36,7 +43,7 @@ func newInFlight(limit int) inFlight {
 		if limit < 8 {
 			eighths = 8
 		}
-		return xsync.NewFairSemaphore[netip.AddrPort](limit/8*eighths + limit%8*eighths/8)
+		return xsync.NewFairSemaphore[callTurn](limit/8*eighths + limit%8*eighths/8)
 	}
 	return inFlight{share(8), share(pageEighths), share(lookupEighths), share(batchEighths)}
 }
@@ -88,7 +95,7 @@ func (s callSlot) Acquire(ctx context.Context) error {
 
 func (s callSlot) take(ctx context.Context, slots *callSlots, patience time.Duration) error {
 	switch {
-	case slots == nil, slots.TryAcquire(), slots.Acquire(ctx, peerAt(s.remote), patience):
+	case slots == nil, slots.TryAcquire(), slots.Acquire(ctx, callTurn{peerAt(s.remote), s.kind != nil}, patience):
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -9,7 +9,6 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/vektah/gqlparser/v2/ast"
 
@@ -142,8 +141,6 @@ type session struct {
 	left       func() bool      // reports whether the client has disconnected, possibly before ctx is done
 	share      *connectionShare // the bytes of the socket in the budget of responses
 	peer       *peer            // whose client this is
-	waits      atomic.Bool      // one of the queries waits for the Backend
-	many       atomic.Bool      // one of the queries is for many blocks
 	client     blocklog.Client  // reads stored blocks for the subscriptions of the socket
 	traceBytes int              // the size of by.trace, if it is counted
 }
@@ -271,9 +268,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		return appendErrors(nil, plan.Errors{no.Error})
 	}
 	defer work.leave()
-	c := &call{endpoint: s.endpoint, remote: s.remote, by: by, op: op}
-	c.waits.taken, c.inMany.taken = &s.waits, &s.many
-	text = h.run(ctx, c, nil, out)
+	text = h.run(ctx, &call{endpoint: s.endpoint, remote: s.remote, by: by, op: op}, nil, out)
 	if cap(text)-len(text) > freeBytes {
 		// The connection counts the length of text, not its capacity. After a response has exceeded ResponseBytes,
 		// text is a short error in a buffer of megabytes.

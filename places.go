@@ -1,0 +1,69 @@
+package chaingql
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// places bounds the queries of a kind. A peer may have as many as are free, so one peer can have half of all, and three
+// can have three quarters. A nil places has no limit.
+type places struct {
+	most int64
+	used atomic.Int64
+
+	mu sync.Mutex
+	of map[netip.AddrPort]int64 // the number of places that each peer has, except for those that were not counted
+}
+
+// A takenPlace is the place of one query. The zero takenPlace is none.
+type takenPlace struct{ entered, counted bool }
+
+// newPlaces returns places for a share of Limits.Requests in sixteenths.
+func newPlaces(requests, sixteenths int) *places {
+	if requests == 0 {
+		return nil
+	}
+	return &places{most: int64(shareOf(requests, sixteenths)), of: make(map[netip.AddrPort]int64)}
+}
+
+// enter takes a place for a client with the network address remote, unless less than reserve would remain free. While
+// few places are used, it does not count for which peer: that would cost a sixth of the time of a query for a balance.
+func (p *places) enter(x *takenPlace, remote string, reserve int64) bool {
+	if p == nil {
+		return true
+	}
+	for used := p.used.Load(); used < p.most/8; used = p.used.Load() {
+		if p.used.CompareAndSwap(used, used+1) {
+			*x = takenPlace{entered: true}
+			return true
+		}
+	}
+	peer := peerAt(remote)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of[peer] >= p.most-p.used.Load()-reserve {
+		return false
+	}
+	p.used.Add(1)
+	p.of[peer]++
+	*x = takenPlace{entered: true, counted: true}
+	return true
+}
+
+// leave frees the place of a client, if x is one.
+func (p *places) leave(x *takenPlace, remote string) {
+	if !x.entered {
+		return
+	}
+	p.used.Add(-1)
+	if x.counted {
+		peer := peerAt(remote)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.of[peer]--; p.of[peer] == 0 {
+			delete(p.of, peer)
+		}
+	}
+	*x = takenPlace{}
+}
