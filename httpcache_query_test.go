@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -61,4 +63,19 @@ func TestAcceptQueryHeaderNamesJSON(t *testing.T) {
 		got := fmt.Sprint(w.Code, " ", w.Header().Get("Accept-Query"))
 		equal(t, row.method+" as "+row.contentType, got, fmt.Sprint(row.status, " ", row.accepted))
 	}
+}
+
+// Clients may send the cursors of a page in the wrong order.
+func TestPageThatEndsBeforeItBeginsIsEmpty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		blocks := backendtest.Chain(1000, 1)
+		chain := chainOf(t, blocks[:100])
+		h, _ := newHandler(t, chain, chaingql.Options{})
+		startStream(t, h, chain, blocks[100])
+		commit(t, chain, blocks[101:]...)
+		synctest.Wait()
+		query := fmt.Sprintf("{blockchain{blocks(after:%q,before:%q){edges{cursor}}}}", blocks[700].Cursor,
+			blocks[200].Cursor)
+		equal(t, "response", get(h, query).Body.String(), `{"data":{"blockchain":{"blocks":{"edges":[]}}}}`)
+	})
 }

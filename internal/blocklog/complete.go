@@ -29,7 +29,7 @@ func (l *Log[B]) Complete(w Window[B], workchain *int32, after, before string) b
 		return sort.Search(len(w.Blocks), func(i int) bool { return l.src.Cursor(w.Blocks[i]) >= cursor })
 	}
 	first, next := place(after), place(before)
-	if next-first > maxPageSpan {
+	if next < first || next-first > maxPageSpan {
 		return false
 	}
 	heads, entered := make(shardHeads), false

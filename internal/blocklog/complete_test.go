@@ -149,4 +149,7 @@ func TestCompleteExaminesLimitedNumberOfBlocks(t *testing.T) {
 	if l.Complete(w, &workchain, cursorOf(5000), cursorOf(5002+maxPageSpan)) {
 		t.Error("Complete is true for a page that exceeds maxPageSpan, want false")
 	}
+	if l.Complete(w, &workchain, cursorOf(6000), cursorOf(5000)) {
+		t.Error("Complete is true for a page that ends before it begins, want false")
+	}
 }
