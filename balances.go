@@ -90,7 +90,7 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 	}
 	defer r.waited(c, &err)
 	kind := r.slots.batches
-	if len(addrs) <= fewAccounts {
+	if len(addrs) == 1 {
 		kind = nil
 	}
 	slot := r.slot(c, kind)

@@ -107,7 +107,7 @@ type Limits struct {
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. At most three eighths of them are for
-	// pages, a quarter for single blocks, and an eighth for more than 4 balances. If InFlight is less than 8, all of
+	// pages, a quarter for single blocks, and a quarter for several balances. If InFlight is less than 8, all of
 	// them may be of one kind. Further calls wait for at most half of BackendTimeout. Then they fail with
 	// SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of clients with waiting calls receive slots in
 	// turns. At most eleven sixteenths of Requests wait for the Backend, so that other requests are still served, and

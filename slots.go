@@ -8,17 +8,14 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// The shares of InFlight for slow kinds of calls, in eighths: for pages, for single blocks, and for more than
-// fewAccounts balances. In many Backends they take a hundred times as long as a call for one balance. They wait here,
-// before the time of the call begins, because a Backend with limits of its own would have to refuse some of them.
+// The shares of InFlight for slow kinds of calls, in eighths: for pages, for single blocks, and for several balances.
+// In many Backends they take up to a hundred times as long as a call for one balance. They wait here, before the time
+// of the call begins, because a Backend with limits of its own would have to refuse some of them.
 const (
 	pageEighths   = 3
 	lookupEighths = 2
-	batchEighths  = 1
+	batchEighths  = 2
 )
-
-// fewAccounts is the maximum number of balances of a call that does not count as one for many.
-const fewAccounts = 4
 
 // callSlots are slots for Backend calls. Clients that wait receive them in turns: otherwise each call of one client
 // would wait for hundreds of those of another one.

@@ -32,7 +32,8 @@ type Backend struct {
 	chain     atomic.Pointer[chain]
 	listen    subscription
 	writerSem chan struct{} // semaphore of size 1 for transactions that append or prune
-	largeSem  chan struct{} // semaphore for the calls of readLarge that may use a connection
+	smallSem  chan struct{} // semaphore for the calls of readSmall that may use a connection
+	largeSem  chan struct{} // likewise for readLarge
 	answered  atomic.Uint64 // number of successful reads
 	stored    struct {      // what the Writers of this Backend have stored
 		sync.Mutex
@@ -109,6 +110,7 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	name := func(table string) string { return pgx.Identifier{o.Schema, table}.Sanitize() }
 	b := &Backend{
 		pool: pool, opts: o, closed: make(chan struct{}), writerSem: make(chan struct{}, 1),
+		smallSem: make(chan struct{}, max(1, config.MaxConns-max(1, config.MaxConns/4))),
 		largeSem: make(chan struct{}, max(1, config.MaxConns/2)),
 		tables:   tables{name("blocks"), name("accounts"), name("chaingql_state")},
 		listen: subscription{

@@ -40,7 +40,7 @@ func (b *Backend) balances(ctx context.Context, what string, addrs []chaingql.Ad
 		" FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (workchain, id, place) LEFT JOIN " +
 		b.tables.accounts + " a ON a.workchain = q.workchain AND a.id = q.id ORDER BY q.place"
 	numerics := make([]pgtype.Numeric, 0, len(addrs))
-	read := b.read
+	read := b.readSmall
 	if len(addrs) > fewAccounts {
 		read = b.readLarge
 	}

@@ -76,6 +76,24 @@ func TestReadsOfManyBalancesDoNotDelayBlocks(t *testing.T) {
 	release()
 }
 
+func TestReadsOfSingleBalancesDoNotDelayPages(t *testing.T) {
+	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema(), Timeout: 30 * time.Second}
+	b := open(t, s.dsn("postgres")+" pool_max_conns=4", opts)
+	if err := writer(t, b).Append(t.Context(), at("01", "02", "03")...); err != nil {
+		t.Fatal(err)
+	}
+	release := stall(t, s, b, quote(opts.Schema)+".accounts", func() error {
+		_, err := b.Balances(t.Context(), make([]chaingql.Address, 1))
+		return err
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if page, err := b.Blocks(ctx, chaingql.BlocksQuery{First: 50}); err != nil || len(page) != 3 {
+		t.Errorf("got a page of %d blocks and error %v, want 3 blocks", len(page), err)
+	}
+	release()
+}
+
 func TestSubscriptionsResumeDuringReadsOfManyBalances(t *testing.T) {
 	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema(), Timeout: 30 * time.Second}
 	b := open(t, s.dsn("postgres")+" pool_max_conns=4", opts)

@@ -54,7 +54,7 @@ func (b *Backend) find(ctx context.Context, what, condition string, args ...any)
 	c := b.chain.Load()
 	sql := b.lookupSQL(c, condition)
 	var blocks []chaingql.Block
-	err = b.read(ctx, what, func(ctx context.Context) error {
+	err = b.readSmall(ctx, what, func(ctx context.Context) error {
 		blocks, _, err = b.rows(ctx, sql, args)
 		return err
 	})

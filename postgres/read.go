@@ -15,22 +15,36 @@ import (
 // fewAccounts is the maximum number of balances that one call reads without readLarge.
 const fewAccounts = 4
 
-var errBusy = errors.New("too many pages and calls for many balances are in progress: retry later")
+var errBusy = errors.New("too many reads are in progress: retry later")
 
-// A reader is the method read or readLarge of a Backend.
+// A reader is the method read, readSmall or readLarge of a Backend.
 type reader func(ctx context.Context, what string, do func(context.Context) error) error
+
+// readSmall is read for single blocks and few balances. It leaves a quarter of the connections to others. Otherwise the
+// calls of readLarge would wait in the pool for as many calls as a Handler makes.
+func (b *Backend) readSmall(ctx context.Context, what string, do func(context.Context) error) error {
+	return b.readWithin(ctx, b.smallSem, what, do)
+}
 
 // readLarge is read for pages and balances that may need much from the server's disk. It uses at most half of the
 // connections, so that single balances and blocks, Follow and Writers need not wait for it.
 func (b *Backend) readLarge(ctx context.Context, what string, do func(context.Context) error) error {
+	return b.readWithin(ctx, b.largeSem, what, do)
+}
+
+// readWithin is read with a place in a semaphore. It waits for the place for at most half of the time until the
+// deadline, because a call that reads later could not end in time.
+func (b *Backend) readWithin(
+	ctx context.Context, sem chan struct{}, what string, do func(context.Context) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	soon := time.NewTimer(time.Until(deadline) / 2) // a call that reads later could not end in time
+	soon := time.NewTimer(time.Until(deadline) / 2)
 	defer soon.Stop()
 	select {
-	case b.largeSem <- struct{}{}:
-		defer func() { <-b.largeSem }()
+	case sem <- struct{}{}:
+		defer func() { <-sem }()
 	case <-soon.C:
 		return failed(what, errBusy)
 	case <-ctx.Done():
