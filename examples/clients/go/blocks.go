@@ -122,11 +122,14 @@ func endedBy(e *gqlerror.Error) *StreamError {
 	return end
 }
 
+// initTimeout is the close code of a service that has not received connection_init in time.
+const initTimeout websocket.StatusCode = 4408
+
 // lost reports whether err means that the connection was lost, so that another attempt may succeed.
 func lost(err error) bool {
 	switch websocket.CloseStatus(err) {
 	case websocket.StatusGoingAway, websocket.StatusServiceRestart, websocket.StatusTryAgainLater,
-		websocket.StatusNormalClosure:
+		websocket.StatusNormalClosure, websocket.StatusBadGateway, initTimeout:
 		return true
 	case -1: // the connection ended without a close frame
 		var status handshakeStatus
