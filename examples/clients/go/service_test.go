@@ -51,8 +51,10 @@ func serveAt(t *testing.T, rhythm time.Duration) *service {
 	return s
 }
 
-func (s *service) open() *chaingql.Handler {
-	return chaingql.New(s.chain, &chaingql.Options{
+func (s *service) open() *chaingql.Handler { return s.openBackend(s.chain) }
+
+func (s *service) openBackend(b chaingql.Backend) *chaingql.Handler {
+	return chaingql.New(b, &chaingql.Options{
 		Authorizer:        chaingql.StaticProjects{"shop": {Secret: "s3cret", RequireSecret: true}},
 		KeepAliveInterval: s.rhythm,
 		Logger:            slog.New(slog.DiscardHandler),
