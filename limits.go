@@ -144,8 +144,9 @@ type Limits struct {
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body
-	// does not fit, the bodies that began to arrive first are refused with status 503. Those that have announced at
-	// most 16 KiB count as if they had begun a second later. Default: 16 MiB.
+	// does not fit, the bodies that began to arrive first are refused with status 503: first those of addresses whose
+	// bodies take more than an eighth, and then all. Those that have announced at most 16 KiB count as if they had
+	// begun a second later. Default: 16 MiB.
 	PendingBodyBytes int
 
 	// PendingResponseBytes is the maximum memory of responses that are being produced or wait for their client, over

@@ -30,6 +30,8 @@ type peer struct {
 	held   int // the memory of all subscriptions
 	unsent int // the memory of their events of hosts' fields that were not sent yet
 
+	bodies int // the memory of bodies that arrive; the budget of bodies guards it
+
 	// peers.mu guards these fields.
 	at     netip.AddrPort
 	active int           // number of sockets and event streams

@@ -1,6 +1,7 @@
 package chaingql_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -87,6 +88,35 @@ func TestLargeBodiesDoNotEndSmallOnes(t *testing.T) {
 		}
 		status, _ := slow.response()
 		equal(t, "status of a small body that takes 0.9 s", status, 200)
+	})
+}
+
+// Clients with many large bodies have their own ended, not the large ones of others that arrive slowly.
+func TestBodiesOfClientsWithManyAreEndedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, referenceChain(t), chaingql.Options{Limits: chaingql.Limits{PendingBodyBytes: 1 << 20}})
+		n := serve(t, addressed(h))
+		begin := func(address, part string, size int) *wire {
+			w := n.wire(t)
+			w.post("/demo/graphql", part, size, "X-Forwarded-For: "+address)
+			synctest.Wait()
+			return w
+		}
+		large := strings.Repeat(" ", 120_000)
+		for i := range 9 {
+			begin(fmt.Sprintf("192.0.2.%d", i%3), large, 125_000)
+		}
+		padded := strings.Repeat(" ", 30_000) + request802
+		slow := begin("192.0.2.9", padded[:1000], len(padded))
+		for i := range 60 {
+			time.Sleep(30 * time.Millisecond)
+			begin(fmt.Sprintf("192.0.2.%d", i%3), large, 125_000)
+		}
+		if _, err := slow.Write([]byte(padded[1000:])); err != nil {
+			t.Fatal(err)
+		}
+		status, _ := slow.response()
+		equal(t, "status of a body of 30 kB that takes 1.8 s", status, 200)
 	})
 }
 

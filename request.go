@@ -93,8 +93,8 @@ const (
 
 // readBody reads a body within BodyBytes and BodyTimeout. If the budget of bodies is full, the requests whose bodies
 // began to arrive first are refused, but small ones a second later than large ones: otherwise a hundred large bodies
-// per second would have all others refused that take longer than some tenths of a second. If reserved is set, the
-// reserve of the request counts a small body.
+// per second would have all others refused that take longer than some tenths of a second. Before all others, clients
+// with many bodies have theirs refused. If reserved is set, the reserve of the request counts a small body.
 func (h *Handler) readBody(
 	w http.ResponseWriter, r *http.Request, began time.Duration, x *requestState, reserved bool,
 ) *httpError {
@@ -120,7 +120,13 @@ func (h *Handler) readBody(
 		if 0 <= r.ContentLength && r.ContentLength <= maxSmallBody {
 			x.incoming.UpTo += smallBodyLead
 		}
+		if h.bodies.Used() > h.opts.Limits.PendingBodyBytes/8 { // otherwise few will be refused
+			client := h.peers.enter(r.RemoteAddr)
+			defer h.peers.leave(client)
+			x.incoming.Client = &client.bodies
+		}
 		if !h.bodies.AddEvictable(&x.incoming.Reservation, max(bodyBytes, cap(x.body)), 0) {
+			h.bodies.Free(&x.incoming.Reservation)
 			return tooManyBodies()
 		}
 	}

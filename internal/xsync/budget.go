@@ -1,6 +1,7 @@
 package xsync
 
 import (
+	"cmp"
 	"container/heap"
 	"sync"
 	"time"
@@ -11,6 +12,9 @@ const (
 	// Budget.
 	SmallBytes = 64 << 10
 
+	// clientShare is the divisor of the Budget for the share of one client.
+	clientShare = 8
+
 	// keepUpRate is the number of bytes per second that a client must receive to avoid falling behind.
 	keepUpRate = 256 << 10
 )
@@ -18,7 +22,9 @@ const (
 // A Budget bounds the bytes that are kept for clients. When it is full, it evicts the reservations whose clients are
 // furthest behind, and ends their owners. The lag of a client is the time since its reservation became evictable, minus
 // the time in which a client at keepUpRate would have received the same bytes. So a client that receives a few bytes
-// now and then falls behind like a client that receives nothing. The methods of a Budget are safe for concurrent use.
+// now and then falls behind like a client that receives nothing. Before all others, it evicts the reservations of
+// clients that have several and more than their share (clientShare), if the clients are known. The methods of a Budget
+// are safe for concurrent use.
 type Budget struct {
 	limit int // bytes; 0 means no limit
 
@@ -26,6 +32,7 @@ type Budget struct {
 	used           int
 	evictable      reservations // the reservations that the Budget may evict
 	evictableBytes int          // the bytes that they count
+	clients        bool         // one of them had a Client
 	endReturned    sync.Cond    // signals that a call of Evictee.Evict has returned
 }
 
@@ -34,6 +41,9 @@ type Budget struct {
 type Reservation struct {
 	// Owner is ended when the Budget evicts the Reservation.
 	Owner Evictee
+
+	// Client is the sum of the bytes of all reservations of one client, which the Budget changes, or nil.
+	Client *int
 
 	// Large reports that the Reservation will exceed SmallBytes, even if it grows in small steps.
 	Large bool
@@ -93,7 +103,7 @@ func (b *Budget) addLocked(r *Reservation, n int, minLag time.Duration) bool {
 		if b.used-others+n > limit || minLag > 0 && Clock(0)-b.evictable[0].UpTo < minLag {
 			return false
 		}
-		b.evict(b.evictable[0])
+		b.evict(b.victim())
 	}
 	if r.evicted {
 		return false
@@ -105,8 +115,30 @@ func (b *Budget) addLocked(r *Reservation, n int, minLag time.Duration) bool {
 	return true
 }
 
+// victim returns the reservation to evict next. There must be one. If clients are known, victim examines all
+// reservations. Called with mu held.
+func (b *Budget) victim() *Reservation {
+	first := b.evictable[0]
+	if !b.clients {
+		return first
+	}
+	var greedy *Reservation
+	for _, r := range b.evictable {
+		if r.Client == nil || *r.Client <= max(b.limit/clientShare, r.bytes) { // one reservation alone may be larger
+			continue
+		}
+		if greedy == nil || r.UpTo < greedy.UpTo {
+			greedy = r
+		}
+	}
+	return cmp.Or(greedy, first)
+}
+
 // count counts n more bytes for r. Called with mu held.
 func (b *Budget) count(r *Reservation, n int) {
+	if r.Client != nil {
+		*r.Client += n
+	}
 	r.bytes += n
 	b.used += n
 	if r.index > 0 {
@@ -148,6 +180,7 @@ func (b *Budget) makeEvictable(r *Reservation) {
 		if r.UpTo == 0 { // otherwise the owner has read the Clock
 			r.UpTo = Clock(0)
 		}
+		b.clients = b.clients || r.Client != nil
 		heap.Push(&b.evictable, r)
 		b.evictableBytes += r.bytes
 	}
@@ -159,8 +192,7 @@ func (b *Budget) makeEvictable(r *Reservation) {
 func (b *Budget) Move(from, to *Reservation, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.used -= from.bytes
-	from.bytes = 0
+	b.count(from, -from.bytes)
 	if to.evicted || n == 0 {
 		return
 	}
@@ -192,8 +224,8 @@ func (b *Budget) Free(r *Reservation) bool {
 	if r.index > 0 {
 		b.remove(r)
 	}
-	b.used -= r.bytes
-	r.bytes, r.evicted, r.Large = 0, false, false
+	b.count(r, -r.bytes)
+	r.evicted, r.Large, r.Client = false, false, nil
 	return !evicted
 }
 
@@ -202,8 +234,8 @@ func (b *Budget) evict(r *Reservation) {
 	if r.index > 0 {
 		b.remove(r)
 	}
-	b.used -= r.bytes
-	r.bytes, r.evicted, r.ending = 0, true, true
+	b.count(r, -r.bytes)
+	r.evicted, r.ending = true, true
 	b.mu.Unlock()
 	defer func() {
 		b.mu.Lock()
