@@ -26,16 +26,17 @@ const MaxCursor = 64
 // A Backend serves the chain that is stored in one schema of a PostgreSQL database. [Open]
 // returns a Backend. Its methods are safe for concurrent use.
 type Backend struct {
-	pool      *pgxpool.Pool
-	opts      Options // with defaults applied
-	tables    tables
-	chain     atomic.Pointer[chain]
-	listen    subscription
-	writerSem chan struct{} // semaphore of size 1 for transactions that append or prune
-	smallSem  chan struct{} // semaphore for the calls of readSmall that may use a connection
-	largeSem  chan struct{} // likewise for readLarge
-	answered  atomic.Uint64 // number of successful reads
-	stored    struct {      // what the Writers of this Backend have stored
+	pool       *pgxpool.Pool
+	opts       Options // with defaults applied
+	tables     tables
+	chain      atomic.Pointer[chain]
+	listen     subscription
+	writerSem  chan struct{} // semaphore of size 1 for transactions that append or prune
+	smallSem   chan struct{} // semaphore for the calls of readSmall that may use a connection
+	largeSem   chan struct{} // likewise for readLarge
+	resumedSem chan struct{} // likewise for readResumed
+	answered   atomic.Uint64 // number of successful reads
+	stored     struct {      // what the Writers of this Backend have stored
 		sync.Mutex
 		chain   string          // identifier of the chain of newest
 		newest  chaingql.Cursor // newest cursor that was stored
@@ -110,9 +111,10 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 	name := func(table string) string { return pgx.Identifier{o.Schema, table}.Sanitize() }
 	b := &Backend{
 		pool: pool, opts: o, closed: make(chan struct{}), writerSem: make(chan struct{}, 1),
-		smallSem: make(chan struct{}, max(1, config.MaxConns-max(1, config.MaxConns/4))),
-		largeSem: make(chan struct{}, max(1, config.MaxConns/2)),
-		tables:   tables{name("blocks"), name("accounts"), name("chaingql_state")},
+		smallSem:   make(chan struct{}, max(1, config.MaxConns-max(1, config.MaxConns/4))),
+		largeSem:   make(chan struct{}, max(1, config.MaxConns/2)),
+		resumedSem: make(chan struct{}, max(1, config.MaxConns/2)),
+		tables:     tables{name("blocks"), name("accounts"), name("chaingql_state")},
 		listen: subscription{
 			config: listening, destination: destination(conn), topic: o.Schema,
 			timeout: o.Timeout, pingAfter: pingAfter,

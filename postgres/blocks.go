@@ -24,11 +24,15 @@ const columns = "cursor, workchain, shard, seq_no, hash, gen_time"
 // Pages of several blocks and calls of [Backend.Balances] for more than 4 accounts use at most
 // half of the connections, or one if there is only one. Further ones wait for at most half of the
 // time until their deadline, and then return an error that wraps [chaingql.ErrUnavailable]. Pages
-// that a Handler reads for its subscriptions ([chaingql.ForSubscriptions]) are not limited.
+// that a Handler reads for its subscriptions ([chaingql.ForSubscriptions]) have an equal limit of
+// their own.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	read := b.readLarge
-	if max(q.First, q.Last) == 1 || chaingql.ForSubscriptions(ctx) { // Handler.Health reads one block
+	switch {
+	case max(q.First, q.Last) == 1: // Handler.Health reads one block
 		read = b.read
+	case chaingql.ForSubscriptions(ctx):
+		read = b.readResumed
 	}
 	page, pruned, err := b.page(ctx, b.chain.Load(), q, read)
 	if err == nil && q.After != "" && q.After < pruned {

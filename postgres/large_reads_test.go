@@ -2,11 +2,15 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/chaingqltest"
 	"github.com/chaingql/chaingql/postgres"
 	"github.com/jackc/pgx/v5"
@@ -129,6 +133,36 @@ func TestPagesDoNotDelaySingleBalances(t *testing.T) {
 	}
 	if _, err := b.Balances(ctx, make([]chaingql.Address, 4)); err != nil {
 		t.Errorf("Balances of 4 accounts: got error %v", err)
+	}
+	release()
+}
+
+func TestSubscriptionsThatCatchUpDoNotDelaySingleBalances(t *testing.T) {
+	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema(), Timeout: 30 * time.Second}
+	b := open(t, s.dsn("postgres")+" pool_max_conns=4", opts)
+	blocks := backendtest.Chain(500, 1)
+	if err := writer(t, b).Append(t.Context(), blocks...); err != nil {
+		t.Fatal(err)
+	}
+	handler := chaingqltest.NewHandler(t, b, nil)
+	subscribe := func(after chaingql.Cursor) error {
+		document := fmt.Sprintf("subscription{blocks(after:%q){chain_order}}", after)
+		for _, err := range chaingqltest.Subscribe(t, handler, document, nil) {
+			return err
+		}
+		return errors.New("received no block")
+	}
+	if err := subscribe(blocks[400].Cursor); err != nil { // now Follow has begun
+		t.Fatal(err)
+	}
+	var next atomic.Int32
+	release := stall(t, s, b, quote(opts.Schema)+".blocks", func() error {
+		return subscribe(blocks[next.Add(1)].Cursor)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := b.Balance(ctx, chaingql.Address{}); err != chaingql.ErrNotFound {
+		t.Errorf("Balance: got error %v, want ErrNotFound", err)
 	}
 	release()
 }

@@ -17,7 +17,7 @@ const fewAccounts = 4
 
 var errBusy = errors.New("too many reads are in progress: retry later")
 
-// A reader is the method read, readSmall or readLarge of a Backend.
+// A reader is the method read of a Backend, or one of those that limit it.
 type reader func(ctx context.Context, what string, do func(context.Context) error) error
 
 // readSmall is read for single blocks and few balances. It leaves a quarter of the connections to others. Otherwise the
@@ -30,6 +30,12 @@ func (b *Backend) readSmall(ctx context.Context, what string, do func(context.Co
 // connections, so that single balances and blocks, Follow and Writers need not wait for it.
 func (b *Backend) readLarge(ctx context.Context, what string, do func(context.Context) error) error {
 	return b.readWithin(ctx, b.largeSem, what, do)
+}
+
+// readResumed is read for the pages of subscriptions that catch up. It uses at most half of the connections, apart from
+// those of readLarge, so that clients that resume and queries do not wait for each other in the pool.
+func (b *Backend) readResumed(ctx context.Context, what string, do func(context.Context) error) error {
+	return b.readWithin(ctx, b.resumedSem, what, do)
 }
 
 // readWithin is read with a place in a semaphore. It waits for the place for at most half of the time until the
