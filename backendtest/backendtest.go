@@ -77,7 +77,8 @@ type Harness struct {
 	// Patience.
 	Stall func() (resume func())
 
-	// Patience is the maximum time that a rule waits for an expected result. Default: 10 s.
+	// Patience is the maximum time that a rule waits for an expected result. If a rule makes
+	// many calls in a row and they take longer, it makes fewer of them. Default: 10 s.
 	Patience time.Duration
 }
 

@@ -77,16 +77,23 @@ func (p polled) Follow(ctx context.Context, after chaingql.Cursor) iter.Seq2[cha
 }
 
 // A stallable is a chain that can be stalled. While it is stalled, each call waits until
-// the chain resumes or the context of the call is done.
+// the chain resumes or the context of the call is done. Each call takes at least delay.
 type stallable struct {
 	*memchain.Chain
 	resumed *atomic.Pointer[chan struct{}] // nil if the chain is not stalled
+	delay   time.Duration
 }
 
 func (s stallable) wait(ctx context.Context) error {
 	if resumed := s.resumed.Load(); resumed != nil {
 		select {
 		case <-*resumed:
+		case <-ctx.Done():
+		}
+	}
+	if s.delay > 0 {
+		select {
+		case <-time.After(s.delay):
 		case <-ctx.Done():
 		}
 	}
@@ -145,7 +152,7 @@ func TestStallableBackendPassesAllRules(t *testing.T) {
 	checkAllRules(t, func() Harness {
 		c := memchain.New()
 		h := fullHarness(c)
-		s := stallable{c, new(atomic.Pointer[chan struct{}])}
+		s := stallable{Chain: c, resumed: new(atomic.Pointer[chan struct{}])}
 		h.Backend = s
 		h.Stall = s.stall
 		return h

@@ -120,7 +120,7 @@ func randomPagesAreCorrect(t *trial) {
 			cursors = append(cursors, b.Cursor)
 		}
 	}
-	for i := range 400 {
+	for i := range t.rounds(400, 40) {
 		q := randomQuery(rng, t.stored, cursors)
 		if fault := pageFault(t.stored, q, t.page(q)); fault != "" {
 			t.Fatalf("random page %d: %s %s", i+1, describe(q), fault)

@@ -95,7 +95,7 @@ var brokenBatches = []brokenBackend{
 		}}
 	}, "a call whose context is already done fails: Balances with a done context returned no error"},
 	{"Balances ignores its context during a stall", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		s := stallable{c, new(atomic.Pointer[chan struct{}])}
+		s := stallable{Chain: c, resumed: new(atomic.Pointer[chan struct{}])}
 		h.Stall = s.stall
 		h.Backend = blockedBatcher{s}
 	}, "Balances, whose context expired while the source was stalled, did not return"},

@@ -75,7 +75,7 @@ var brokenFollows = []brokenBackend{
 		}}
 	}, "whose context expired while the source was stalled, did not return within"},
 	{"Blocks fails after a stall", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		s := stallable{c, new(atomic.Pointer[chan struct{}])}
+		s := stallable{Chain: c, resumed: new(atomic.Pointer[chan struct{}])}
 		dead := failingPages{s, new(atomic.Bool)}
 		h.Backend, h.Patience = dead, time.Second
 		h.Stall = func() func() {
@@ -84,7 +84,7 @@ var brokenFollows = []brokenBackend{
 		}
 	}, "repeated after the source had stalled, failed: the connection is broken"},
 	{"Blocks fails after an interruption", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		dead := failingPages{stallable{c, new(atomic.Pointer[chan struct{}])}, new(atomic.Bool)}
+		dead := failingPages{stallable{Chain: c, resumed: new(atomic.Pointer[chan struct{}])}, new(atomic.Bool)}
 		h.Backend, h.Patience = dead, time.Second
 		h.Interrupt = func() { dead.dead.Store(true); c.Interrupt(nil) }
 	}, "repeated after the source was interrupted, failed: the connection is broken"},

@@ -261,7 +261,7 @@ var brokenLookups = []brokenBackend{
 			return c.BlockByHash(ctx, b.Hash)
 		}), "BlockByHash, BlockBySeqNo and MasterBlockByTime are correct while blocks are pruned: MasterBlockByTime("},
 	{"BlockBySeqNo ignores its context during a stall", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		s := stallable{c, new(atomic.Pointer[chan struct{}])}
+		s := stallable{Chain: c, resumed: new(atomic.Pointer[chan struct{}])}
 		h.Stall = s.stall
 		h.Backend = blockedLookup{s}
 	}, "BlockBySeqNo, whose context expired while the source was stalled, did not return"},

@@ -123,7 +123,7 @@ var brokenReplacements = []brokenBackend{
 		h.Reopen = func() (chaingql.Backend, error) { return withEpoch(c, first), nil }
 	}, "a restart does not change the epoch: Epoch returned"},
 	{"Epoch waits for a stalled source", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		s := stallable{c, new(atomic.Pointer[chan struct{}])}
+		s := stallable{Chain: c, resumed: new(atomic.Pointer[chan struct{}])}
 		h.Backend, h.Stall = waitingEpoch{s}, s.stall
 	}, "Epoch, called while the source was stalled, did not return within"},
 	{"BlockByHash finds no block of a replaced chain", func(_ context.Context, c *memchain.Chain, h *Harness) {

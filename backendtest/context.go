@@ -113,13 +113,10 @@ func callReturnsWithItsContext(t *trial) {
 		if fault != "" || failed != nil {
 			continue // the result is wrong without a deadline too, which other rules report
 		}
-		began, usual := time.Now(), t.Patience
+		usual := t.Patience
 		const steps = 30
-		for i := range steps {
+		for i := range t.rounds(steps, 6) {
 			start := time.Now()
-			if start.Sub(began) > t.Patience {
-				break // the Backend is slow: fewer steps are enough, because its calls take long
-			}
 			t.attempt(t.ctx, t.Patience, c.name, c, mayDoEither) // also connects again, if the Backend disconnected
 			usual = min(usual, time.Since(start))
 			t.interrupt(usual*time.Duration(i)/steps, c)

@@ -209,7 +209,8 @@ func (f *reading) quiet() {
 	}
 }
 
-// stop cancels the context of the Follow and checks that the Follow returns.
+// stop cancels the context of the Follow and checks that the Follow returns. It also reports failures after the rule's
+// context is done.
 func (f *reading) stop() {
 	if f.stopped {
 		return
@@ -227,15 +228,15 @@ func (f *reading) stop() {
 		select {
 		case it := <-f.items:
 			if it.fault != "" {
-				f.t.Errorf("%s %s", f.name, it.fault)
+				f.t.addf("%s %s", f.name, it.fault)
 			}
 		case <-f.returned:
 			if f.late != "" {
-				f.t.Errorf("%s %s", f.name, f.late)
+				f.t.addf("%s %s", f.name, f.late)
 			}
 			return
 		case <-over:
-			f.t.Errorf("%s did not return within %v after its context was canceled", f.name, Prompt)
+			f.t.addf("%s did not return within %v after its context was canceled", f.name, Prompt)
 			return
 		}
 	}

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/big"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql"
 )
 
-// A report collects the first failures of a rule. Its methods may be called concurrently.
+// A report collects the first failures of a rule. Its method may be called concurrently.
 type report struct {
 	mu       sync.Mutex
 	failures []string
@@ -23,20 +25,13 @@ type report struct {
 // maxFailures is the maximum number of failures of a rule. A rule that makes many calls could have thousands.
 const maxFailures = 16
 
-// Errorf adds a failure.
-func (r *report) Errorf(format string, args ...any) {
+// addf adds a failure.
+func (r *report) addf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.failures) < maxFailures {
 		r.failures = append(r.failures, fmt.Sprintf(format, args...))
 	}
-}
-
-// Fatalf adds a failure and ends the goroutine. If that is not the one that runs the rule, the caller must also cancel
-// the rule's context.
-func (r *report) Fatalf(format string, args ...any) {
-	r.Errorf(format, args...)
-	runtime.Goexit()
 }
 
 // A trial is one run of a rule, with its own source.
@@ -48,6 +43,22 @@ type trial struct {
 	stored   []chaingql.Block   // the blocks in the source
 	coming   []chaingql.Block   // the blocks that grow will append
 	readings []*reading         // all Follow calls of the rule
+	slow     atomic.Bool        // see rounds
+}
+
+// Errorf adds a failure, unless the rule's context is done. The rule has given up then, for example because a call did
+// not return, and other calls fail only because of that.
+func (t *trial) Errorf(format string, args ...any) {
+	if t.ctx.Err() == nil {
+		t.addf(format, args...)
+	}
+}
+
+// Fatalf is like Errorf, and ends the goroutine. If that is not the one that runs the rule, the caller must also cancel
+// the rule's context.
+func (t *trial) Fatalf(format string, args ...any) {
+	t.Errorf(format, args...)
+	runtime.Goexit()
 }
 
 // try checks ru with h and returns the failures.
@@ -72,9 +83,25 @@ func (ru rule) try(h Harness) []string {
 		ru.check(t)
 	}()
 	<-done
-	t.mu.Lock() // a call that did not return in time may still add a failure
+	t.mu.Lock() // a call that did not return in time may still try to add a failure
 	defer t.mu.Unlock()
 	return t.failures
+}
+
+// rounds yields the numbers from 0 to n-1. If one of the rule's loops over rounds takes longer than t.Patience, the
+// Backend is slow: rounds then yields only about few of the other numbers, always including the last one.
+func (t *trial) rounds(n, few int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		began, step := time.Now(), 1
+		for i := 0; i < n && yield(i); i += max(1, min(step, n-1-i)) {
+			if time.Since(began) > t.Patience {
+				t.slow.Store(true)
+			}
+			if step == 1 && t.slow.Load() {
+				step = max(1, (n-i)/few)
+			}
+		}
+	}
 }
 
 // fill generates n+more blocks and appends the first n of them; grow appends the others
