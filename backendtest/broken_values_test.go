@@ -90,7 +90,7 @@ var brokenValues = []brokenBackend{
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			buffer, ended := make(chan block, 1024), make(chan error, 1)
+			buffer, ended := make(chan block, 4096), make(chan error, 1)
 			go func() {
 				c.Follow(ctx, after)(func(b block, err error) bool {
 					if err != nil {

@@ -136,13 +136,13 @@ func (t *trial) growFollowed(before func(next []chaingql.Block) (after func())) 
 // slowFollowDropsNothing appends more blocks than a Backend is likely to buffer while the
 // rule does not read from a Follow. The Follow must yield all blocks or end with an error.
 func slowFollowDropsNothing(t *trial) {
-	t.fill(20, 2501)
+	t.fill(20, 4301)
 	f := t.follow(t.stored[18].Cursor)
 	f.expect(t.stored[19:])
 	f.quiet()
 	t.grow(1)
 	f.expect(t.stored[20:])
-	t.grow(2500)
+	t.grow(4300)
 	for _, due := range t.stored[21:] {
 		it := f.next("cursor \"" + string(due.Cursor) + "\", which is stored")
 		if it.err != nil {
