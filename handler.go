@@ -43,7 +43,7 @@ type Handler struct {
 	chains               *chains
 	sockets              *gqlws.Server
 	requests             *xsync.ShardedGate // HTTP requests in progress, from the body to the response
-	slots                *xsync.Gate        // the slots of Limits.Requests
+	slots                *places            // the slots of Limits.Requests
 	eventTurns           eventTurns         // of event streams that catch up
 	peers                peers
 	hostRuns             *xsync.FairSemaphore[*peer] // events of hosts' fields; nil means no limit
@@ -109,7 +109,7 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
 	if resolve.slots = newInFlight(l.InFlight); l.InFlight > 0 {
-		resolve.waiting = newPlaces(l.Requests, backendShare)
+		resolve.waiting = newPlaces(shareOf(l.Requests, backendShare))
 		h.hostRuns = xsync.NewFairSemaphore[*peer](l.InFlight)
 	}
 	resolve.held = xsync.NewBudget(l.PendingResponseBytes / waitingDivisor)
@@ -149,11 +149,11 @@ func New(b Backend, opts *Options) *Handler {
 	h.sockets = gqlws.NewServer(sockets)
 	h.eventTurns = newEventTurns()
 	h.streams, h.hostStreams = xsync.NewGate(l.Connections), xsync.NewGate(0)
-	h.slots = xsync.NewGate(shared.Requests)
+	h.slots = newPlaces(shared.Requests)
 	if l.Requests > 0 {
 		h.inits = xsync.NewLane(l.Requests, 0, l.BackendTimeout)
 	}
-	h.many = newPlaces(l.Requests, manyShare)
+	h.many = newPlaces(shareOf(l.Requests, manyShare))
 	h.subscriptionQuota = subscriptionQuota{most: *l, plans: map[keptPlan]int{}}
 	if h.trusted, err = h.trust(opts.TrustedDocuments); err != nil {
 		panic(err.Error())
@@ -239,7 +239,7 @@ func (h *Handler) serveOperation(w http.ResponseWriter, r *http.Request, began t
 			gate.Leave()
 		}
 	}()
-	work := slot{h: h, reserved: reserved}
+	work := slot{h: h, remote: r.RemoteAddr, reserved: reserved}
 	defer work.leave()
 	ctx, op := h.accept(w, r, began, cmp.Or(media, stream), x, &work)
 	switch {

@@ -37,8 +37,8 @@ func TestConcurrentRequestsAreLimited(t *testing.T) {
 		backend := newBlockingBackend()
 		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: 2, InFlight: -1}})
 		responses := make(chan string, 2)
-		for range 2 {
-			go func() { responses <- post(h, askBalance).Body.String() }()
+		for i := range 2 {
+			go func() { responses <- postFrom(h, clientAt(i), askBalance).Body.String() }()
 			synctest.Wait() // at most one document is prepared at once
 		}
 		w := post(h, request802)
@@ -61,11 +61,11 @@ func TestReservedRequestsAreIncludedInTheLimit(t *testing.T) {
 		backend := newBlockingBackend()
 		h, _ := newHandler(t, backend, chaingql.Options{Limits: chaingql.Limits{Requests: most, InFlight: -1}})
 		statuses := make(chan int, 2*most)
-		ask := func() { statuses <- post(h, askBalance).Code }
-		go ask()
+		ask := func(i int) { statuses <- postFrom(h, clientAt(i), askBalance).Code }
+		go ask(0)
 		synctest.Wait() // now the document is compiled
-		for range 2*most - 1 {
-			go ask()
+		for i := range 2*most - 1 {
+			go ask(i)
 		}
 		synctest.Wait()
 		equal(t, "refused", len(statuses), 2*most-len(backend.asked))

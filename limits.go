@@ -107,7 +107,7 @@ type Limits struct {
 	WindowBytes int
 
 	// InFlight is the maximum number of concurrent Backend calls for queries. At most three eighths of them are for
-	// pages, a quarter for single blocks, and a quarter for several balances. If InFlight is less than 8, all of
+	// pages, a quarter for single blocks, and an eighth for several balances. If InFlight is less than 8, all of
 	// them may be of one kind. Further calls wait for at most half of BackendTimeout. Then they fail with
 	// SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of clients with waiting calls receive slots in
 	// turns. At most eleven sixteenths of Requests wait for the Backend, so that other requests are still served, and
@@ -139,8 +139,9 @@ type Limits struct {
 	// Backend, an eighth for the preparation of small requests, and a sixteenth for that of large ones, but at least
 	// one request each. The last eighth is left to queries whose documents are already compiled and that need no
 	// Backend call. At most half of the limit may be queries for more than 100 blocks, until they wait for the Backend,
-	// because they take long even without. Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with
-	// status 503), and so is one whose preparation does not begin within 5 s. Default: 1,024.
+	// because they take long even without. One address may have as many queries of each of these kinds as are free.
+	// Beyond the limit a query is refused with SERVICE_UNAVAILABLE (over HTTP with status 503), and so is one whose
+	// preparation does not begin within 5 s. Default: 1,024.
 	Requests int
 
 	// PendingBodyBytes is the maximum memory of arriving bodies. Each body counts with at least 4 KiB. If another body
@@ -282,25 +283,20 @@ func (l *Limits) takeReserve() (requests int) {
 // the beginning to the end.
 type slot struct {
 	h        *Handler
+	remote   string // the network address of the client
 	reserved bool
-	taken    bool
+	place    takenPlace
 }
 
 func (s *slot) take() *httpError {
 	if s.reserved {
 		return nil
 	}
-	if ok, _ := s.h.slots.Enter(); !ok {
+	if !s.h.slots.enter(&s.place, s.remote, 0) {
 		return unavailable(false, "Requests", "requests")
 	}
-	s.taken = true
 	return nil
 }
 
 // leave frees the slot, if it is taken.
-func (s *slot) leave() {
-	if s.taken {
-		s.taken = false
-		s.h.slots.Leave()
-	}
-}
+func (s *slot) leave() { s.h.slots.leave(&s.place, s.remote) }

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// places bounds the queries of a kind. A peer may have as many as are free, so one peer can have half of all, and three
-// can have three quarters. A nil places has no limit.
+// places bounds the requests of a kind. A peer may have as many as are free, so one peer can have half of all, and
+// three can have three quarters. Those without a valid address are not counted for a peer. A nil places has no limit.
 type places struct {
 	most int64
 	used atomic.Int64
@@ -16,15 +16,15 @@ type places struct {
 	of map[netip.AddrPort]int64 // the number of places that each peer has, except for those that were not counted
 }
 
-// A takenPlace is the place of one query. The zero takenPlace is none.
+// A takenPlace is the place of one request. The zero takenPlace is none.
 type takenPlace struct{ entered, counted bool }
 
-// newPlaces returns places for a share of Limits.Requests in sixteenths.
-func newPlaces(requests, sixteenths int) *places {
-	if requests == 0 {
+// newPlaces returns most places; 0 means no limit.
+func newPlaces(most int) *places {
+	if most == 0 {
 		return nil
 	}
-	return &places{most: int64(shareOf(requests, sixteenths)), of: make(map[netip.AddrPort]int64)}
+	return &places{most: int64(most), of: make(map[netip.AddrPort]int64)}
 }
 
 // enter takes a place for a client with the network address remote, unless less than reserve would remain free. While
@@ -46,8 +46,10 @@ func (p *places) enter(x *takenPlace, remote string, reserve int64) bool {
 		return false
 	}
 	p.used.Add(1)
-	p.of[peer]++
-	*x = takenPlace{entered: true, counted: true}
+	*x = takenPlace{entered: true, counted: peer.Addr().IsValid()}
+	if x.counted {
+		p.of[peer]++
+	}
 	return true
 }
 

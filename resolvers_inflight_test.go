@@ -287,7 +287,7 @@ func TestPagesAndManyBalancesDoNotDelaySingleBalances(t *testing.T) {
 		inFlight int // of InFlight 8
 	}{
 		"pages":    {pageOf, 3},
-		"balances": {func(int) string { return body(manyBalances(2), nil) }, 2},
+		"balances": {func(int) string { return body(manyBalances(2), nil) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

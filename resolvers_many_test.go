@@ -76,12 +76,12 @@ func TestClientWithQueriesForManyBlocksLeavesRoomForThoseOfOthers(t *testing.T) 
 		query := strings.ReplaceAll(blocksQuery(150), "first", "last") // the newest blocks need no Backend call
 		h, _ := newHandler(t, chain, chaingql.Options{
 			Limits: chaingql.Limits{Requests: 64}, Hooks: chaingql.Hooks{OperationFinished: finish}})
-		n := serve(t, mounted(h))
+		n := serve(t, addressed(mounted(h)))
 		startStream(t, h, chain, blocks[100])
 		commit(t, chain, blocks[101:]...)
 		synctest.Wait()
 		begin := func(queries int) {
-			s := n.socket(t)
+			s := n.socket(t, "X-Forwarded-For", "192.0.2.9")
 			for i := range queries {
 				s.send(fmt.Sprintf(`{"id":"%d","type":"start","payload":%s}`, i, query))
 			}
@@ -97,5 +97,32 @@ func TestClientWithQueriesForManyBlocksLeavesRoomForThoseOfOthers(t *testing.T) 
 		defer func() { close(release) }()
 		begin(10)
 		equal(t, "running queries of a socket when the others have ended", running.Load(), 10)
+	})
+}
+
+// Queries for the schema need no Backend call and take long.
+func TestClientWithManyQueriesLeavesRoomForThoseOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		finish := func(_ context.Context, op chaingql.Operation, _ chaingql.Outcome) {
+			if op.Transport == chaingql.TransportGraphQLWS {
+				<-release
+			}
+		}
+		h, _ := newHandler(t, memchain.New(), chaingql.Options{
+			Limits: chaingql.Limits{Requests: 64}, Hooks: chaingql.Hooks{OperationFinished: finish}})
+		n := serve(t, addressed(mounted(h)))
+		for range 20 {
+			s := n.socket(t, "X-Forwarded-For", "192.0.2.9")
+			for i := range 32 {
+				s.send(start(fmt.Sprint(i), "{__schema{queryType{name}}}"))
+			}
+			synctest.Wait()
+		}
+		const query = `{"query":"{__typename}"}`
+		for i := range 10 {
+			equal(t, "status for another client", postFrom(h, clientAt(i), query).Code, 200)
+		}
+		close(release)
 	})
 }

@@ -14,7 +14,7 @@ import (
 const (
 	pageEighths   = 3
 	lookupEighths = 2
-	batchEighths  = 2
+	batchEighths  = 1
 )
 
 // callSlots are slots for Backend calls. Clients that wait receive them in turns: otherwise each call of one client

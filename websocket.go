@@ -53,7 +53,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	if c.HasSecret {
 		// A client without a secret is not refused here, because connection_init may have a secret.
-		ctx, _, refused := h.authorize(r, &slot{h: h})
+		ctx, _, refused := h.authorize(r, &slot{h: h, remote: s.remote})
 		if refused != nil {
 			h.writeError(w, r, refused)
 			return
@@ -262,7 +262,7 @@ func (s *session) runQuery(ctx context.Context, op *plan.Bound, by caller) (text
 		return appendErrors(nil, plan.Errors{shuttingDown().Error})
 	}
 	defer gate.Leave()
-	work := slot{h: h, reserved: reserved}
+	work := slot{h: h, remote: s.remote, reserved: reserved}
 	if no := work.take(); no != nil {
 		s.Limit(no.Limit)
 		return appendErrors(nil, plan.Errors{no.Error})

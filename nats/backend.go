@@ -179,7 +179,7 @@ func newBackend(nc *nats.Conn, o Options) *Backend {
 	return &Backend{
 		nc: nc, opts: o, names: namesOf(o.Chain), searches: newSearchQueue(), pages: newPageQueue(),
 		survey: survey{sem: make(semaphore, 1)}, balances: make(semaphore, maxBalances),
-		batched: make(semaphore, maxBatched),
+		batched: make(semaphore, maxBalances),
 	}
 }
 

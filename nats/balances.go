@@ -24,6 +24,10 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 		return nil, failed("read balance", err)
 	}
 	defer b.balances.release()
+	return b.balance(ctx, addr)
+}
+
+func (b *Backend) balance(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
 	f, found, err := b.get(ctx, b.names.balances, getRequest{Last: b.names.balanceSubject(&addr)})
 	switch {
 	case err != nil:
@@ -47,15 +51,11 @@ func (b *Backend) Balance(ctx context.Context, addr chaingql.Address) (*big.Int,
 // It limits the time that parsing takes, which is long for a million digits.
 const maxDigits = 1000
 
-const (
-	// maxBalances is the maximum number of requests for balances that a Backend has in flight. A server answers all
-	// requests from one queue, and loads a file of 8 MB, which takes milliseconds, for a balance that it does not have
-	// in memory. Append, Follow and pages wait for the requests before theirs, several times in a row.
-	maxBalances = 8
-	// maxBatched is the maximum number of these requests that calls of Balances have in flight. Otherwise single
-	// balances would wait for all accounts of such calls.
-	maxBatched = maxBalances / 2
-)
+// maxBalances is the maximum number of requests that a Backend has in flight for calls of Balance, and likewise for
+// those of Balances, so that neither wait for the others. A server answers all requests from one queue, and loads a
+// file of 8 MB, which takes milliseconds, for a balance that it does not have in memory. Append, Follow and pages wait
+// for the requests before theirs, several times in a row.
+const maxBalances = 4
 
 // Balances returns the balances of several accounts in nano-units. The balance of an
 // account that the bucket does not contain is nil. Balances sends its requests
@@ -77,7 +77,7 @@ func (b *Backend) Balances(ctx context.Context, addrs []chaingql.Address) ([]*bi
 		wg.Go(func() {
 			defer done()
 			defer b.batched.release()
-			nano, err := b.Balance(once, addrs[i])
+			nano, err := b.balance(once, addrs[i])
 			if err != nil && err != chaingql.ErrNotFound {
 				cancel(err)
 			}
