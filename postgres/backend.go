@@ -109,11 +109,12 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Backend, error) {
 		return nil, failed("open", err)
 	}
 	name := func(table string) string { return pgx.Identifier{o.Schema, table}.Sanitize() }
+	most := max(1, config.MaxConns-max(1, config.MaxConns/4)) // leaves a quarter to others
 	b := &Backend{
 		pool: pool, opts: o, closed: make(chan struct{}), writerSem: make(chan struct{}, 1),
-		smallSem:   make(chan struct{}, max(1, config.MaxConns-max(1, config.MaxConns/4))),
+		smallSem:   make(chan struct{}, most),
 		largeSem:   make(chan struct{}, max(1, config.MaxConns/2)),
-		resumedSem: make(chan struct{}, max(1, config.MaxConns/2)),
+		resumedSem: make(chan struct{}, most),
 		tables:     tables{name("blocks"), name("accounts"), name("chaingql_state")},
 		listen: subscription{
 			config: listening, destination: destination(conn), topic: o.Schema,

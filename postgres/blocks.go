@@ -24,8 +24,8 @@ const columns = "cursor, workchain, shard, seq_no, hash, gen_time"
 // Pages of several blocks and calls of [Backend.Balances] for more than 4 accounts use at most
 // half of the connections, or one if there is only one. Further ones wait for at most half of the
 // time until their deadline, and then return an error that wraps [chaingql.ErrUnavailable]. Pages
-// that a Handler reads for its subscriptions ([chaingql.ForSubscriptions]) have an equal limit of
-// their own.
+// that a Handler reads for its subscriptions ([chaingql.ForSubscriptions]) have a limit of their own,
+// three quarters of the connections.
 func (b *Backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	read := b.readLarge
 	switch {

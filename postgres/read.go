@@ -32,8 +32,8 @@ func (b *Backend) readLarge(ctx context.Context, what string, do func(context.Co
 	return b.readWithin(ctx, b.largeSem, what, do)
 }
 
-// readResumed is read for the pages of subscriptions that catch up. It uses at most half of the connections, apart from
-// those of readLarge, so that clients that resume and queries do not wait for each other in the pool.
+// readResumed is read for the pages of subscriptions that catch up. It leaves a quarter of the connections to others,
+// so that queries do not wait in the pool for all clients that resume.
 func (b *Backend) readResumed(ctx context.Context, what string, do func(context.Context) error) error {
 	return b.readWithin(ctx, b.resumedSem, what, do)
 }
