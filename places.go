@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// places bounds the requests of a kind. A peer may have as many as are free, so one peer can have half of all, and
-// three can have three quarters. Those without a valid address are not counted for a peer. A nil places has no limit.
+// places bounds the requests of a kind. A peer may have as many as are free, in addition to the first eighth, so one
+// peer can have 9/16 of all, and three can have nine tenths. Those without a valid address are not counted for a peer.
+// A nil places has no limit.
 type places struct {
 	most int64
 	used atomic.Int64
