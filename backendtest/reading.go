@@ -46,7 +46,8 @@ func (t *trial) read(ctx context.Context, cancel context.CancelFunc, after chain
 		left: make(chan struct{}), returned: make(chan struct{}),
 	}
 	t.readings = append(t.readings, f)
-	go f.run(func() iter.Seq2[chaingql.Block, error] { return t.Backend.Follow(ctx, after) })
+	backend := t.Backend // the rule may replace it
+	go f.run(func() iter.Seq2[chaingql.Block, error] { return backend.Follow(ctx, after) })
 	return f
 }
 
