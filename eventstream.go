@@ -76,7 +76,7 @@ func (h *Handler) serveStream(
 	}
 	peer := h.peers.enter(r.RemoteAddr)
 	defer h.peers.leave(peer)
-	client := &blocklog.Client{Usage: &peer.pages}
+	client := &blocklog.Client{Usage: &peer.pages, Live: &peer.live}
 	from := subscriber{*by, by.trace.size(), last, xsync.WakeFunc(wake), client, peer}
 	sub, refused := h.subscribe(ctx, op, from)
 	if refused != nil {

@@ -24,6 +24,7 @@ type peers struct {
 // served first.
 type peer struct {
 	pages, turns xsync.Usage      // of all subscriptions
+	live         blocklog.LiveUse // likewise
 	slots        *xsync.Semaphore // for event streams that have a turn or wait for one
 
 	// subscriptionQuota.mu guards these fields.

@@ -68,7 +68,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request) {
 			h.peers.leave(s.peer)
 		}
 	}()
-	s.client.Usage = &s.peer.pages
+	s.client.Usage, s.client.Live = &s.peer.pages, &s.peer.live
 	err = h.sockets.Accept(w, r, s)
 	opened = err == nil
 	switch {

@@ -14,6 +14,9 @@ type Client struct {
 	// with the same address should.
 	Usage *xsync.Usage
 
+	// Live, if not nil, counts the time for the newest block. Several Clients may share it, like Usage.
+	Live *LiveUse
+
 	own     xsync.Usage // instead of Usage
 	blocked atomic.Bool
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -90,4 +91,76 @@ func BenchmarkDeliverToTenThousandGroups(b *testing.B) {
 	for n := 1; b.Loop(); n++ {
 		l.accept(n)
 	}
+}
+
+// A client with many subscriptions must not delay the blocks of others. Its own readers evaluate the blocks later.
+func TestClientWithManyGroupsDoesNotDelayThoseOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const groups, blocks, each = 50, 5, 20 * time.Millisecond
+		c := newChain(0)
+		l := open(t, c, Options[int]{})
+		var greedy LiveUse
+		readers, got := make([]*Reader[int], groups+1), make([][]string, groups+1)
+		var last time.Time // when the reader of the other client has received its last block
+		for i := range readers {
+			client := &Client{Live: &greedy}
+			if i == groups {
+				client.Live = new(LiveUse)
+			}
+			work := make(chan struct{}, 1)
+			r, err := l.Join(Interest[int]{
+				Key:    fmt.Sprint(i),
+				Client: client,
+				Eval: func(b int) []byte {
+					if i < groups {
+						time.Sleep(each)
+					}
+					if i%2 == 1 && b%2 == 1 {
+						return nil
+					}
+					return fmt.Append(nil, b)
+				},
+				Wake: xsync.WakeFunc(func() {
+					select {
+					case work <- struct{}{}:
+					default:
+					}
+				}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			readers[i] = r
+			go func() {
+				for range work {
+					item, err := r.Next()
+					for ; err == nil && item.Payload != nil; item, err = r.Next() {
+						got[i] = append(got[i], string(item.Payload))
+						if i == groups {
+							last = time.Now()
+						}
+					}
+				}
+			}()
+			t.Cleanup(func() { close(work) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		c.grow(blocks)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if took := last.Sub(began); took > blocks*(liveTime+2*each) {
+			t.Errorf("another client received %d blocks after %v", blocks, took)
+		}
+		for i := range readers {
+			want := []string{"1", "2", "3", "4", "5"}
+			if i%2 == 1 {
+				want = []string{"2", "4"}
+			}
+			if !slices.Equal(got[i], want) {
+				t.Errorf("reader %d received blocks %v, want %v", i, got[i], want)
+			}
+			readers[i].Close()
+		}
+	})
 }

@@ -5,13 +5,9 @@ import (
 	"errors"
 	"iter"
 	"math/rand/v2"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/chaingql/chaingql/internal/guard"
-	"github.com/chaingql/chaingql/internal/xsync"
 )
 
 // A Source provides the blocks. The context that its functions receive is canceled by [Log.Close] at the latest; they
@@ -269,51 +265,6 @@ func (l *Log[B]) blockEvent(b B) {
 	if l.opts.Events.Block != nil {
 		l.callEvent(func() { l.opts.Events.Block(b) })
 	}
-}
-
-// groupsPerGoroutine is the minimum number of groups per goroutine. With fewer than twice that number, deliverAll
-// starts no goroutine and serves all groups itself.
-const groupsPerGoroutine = 64
-
-// deliverAll delivers b, the newest block, to all groups in l.delivering. It uses all processors.
-func (l *Log[B]) deliverAll(b B, before position, v *view[B]) {
-	workers := min(runtime.GOMAXPROCS(0), len(l.delivering)/groupsPerGoroutine)
-	if workers < 2 {
-		for _, g := range l.delivering {
-			l.wakes = l.deliver(g, b, before, v, l.wakes)
-		}
-		return
-	}
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range workers {
-		all.Go(func() {
-			var wakes []xsync.Waker
-			for i := int(next.Add(1)) - 1; i < len(l.delivering); i = int(next.Add(1)) - 1 {
-				wakes = l.deliver(l.delivering[i], b, before, v, wakes)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// deliver evaluates b, the newest block of v, for group g. before is the position before b. If b matches, deliver calls
-// the wake functions of the group's readers. It returns wakes as an empty slice for reuse.
-func (l *Log[B]) deliver(g *shareGroup[B], b B, before position, v *view[B], wakes []xsync.Waker) []xsync.Waker {
-	payload, err := g.evaluate(b)
-	switch {
-	case err != nil:
-		l.logPanic("block evaluation panicked; its subscriptions end", err, v.newest.cursor)
-		l.mu.Lock()
-		wakes = l.end(g, before, err, wakes)
-		l.mu.Unlock()
-	case payload != nil:
-		wakes = g.put(payload, before, v.newest, v.arrived, wakes)
-		l.shrink()
-	}
-	l.callAll(wakes)
-	clear(wakes)
-	return wakes[:0]
 }
 
 // callWakes calls and clears l.wakes. Only run's goroutine may call it.

@@ -91,9 +91,7 @@ func (g *shareGroup[B]) put(
 		if r.at.next > before.next {
 			continue
 		}
-		if r.at.next >= g.matched && r.at.cursor < before.cursor {
-			r.at = before // the reader has read every match, so skip the blocks since then, which did not match
-		}
+		g.skipUnmatched(r, before)
 		unread++
 		wakes = r.appendWake(wakes)
 	}
@@ -112,6 +110,13 @@ func (g *shareGroup[B]) put(
 	}
 	g.discard(n)
 	return wakes
+}
+
+// skipUnmatched moves a reader that has read every match past the blocks since then, which did not match.
+func (g *shareGroup[B]) skipUnmatched(r *Reader[B], to position) {
+	if r.at.next >= g.matched && r.at.cursor < to.cursor {
+		r.at = to
+	}
 }
 
 // shrink makes groups discard their payloads until all groups together keep at most Options.KeptBytes. It takes the
