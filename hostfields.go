@@ -243,12 +243,10 @@ func (f *hostStream) read(ctx context.Context, op *plan.Bound, wake xsync.Waker,
 // large response take many times its size. So only as many events as queries are resolved at once, those of clients in
 // turns, and the memory of large ones is counted in the budget of responses.
 func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (response []byte, full *plan.Error) {
-	if runs := f.h.hostRuns; runs != nil {
-		if !runs.Acquire(ctx, f.peer, 0) {
-			return nil, shuttingDown().Error // nobody receives it: the client has left
-		}
-		defer runs.Release()
+	if !f.h.hostRuns.Acquire(ctx, f.peer, 0) {
+		return nil, shuttingDown().Error // nobody receives it: the client has left
 	}
+	defer f.h.hostRuns.Release()
 	out := &responseShare{budget: f.h.responses, minLag: stalledAfter}
 	defer f.h.responses.Free(&out.Reservation)
 	op.Reservation = out

@@ -57,16 +57,13 @@ func (r *resolvers) slot(c *call, kind *callSlots) callSlot { return callSlot{r,
 
 // TryAcquire takes the slot if one is free, and reports whether it did.
 func (s callSlot) TryAcquire() bool {
-	all := s.r.slots.all
-	if s.kind != nil && !s.kind.TryAcquire() {
+	if !s.kind.TryAcquire() {
 		return false
 	}
-	if all == nil || all.TryAcquire() {
+	if s.r.slots.all.TryAcquire() {
 		return true
 	}
-	if s.kind != nil {
-		s.kind.Release()
-	}
+	s.kind.Release()
 	return false
 }
 
@@ -92,7 +89,7 @@ func (s callSlot) Acquire(ctx context.Context) error {
 
 func (s callSlot) take(ctx context.Context, slots *callSlots, patience time.Duration) error {
 	switch {
-	case slots == nil, slots.TryAcquire(), slots.Acquire(ctx, callTurn{peerAt(s.remote), s.kind != nil}, patience):
+	case slots.TryAcquire(), slots.Acquire(ctx, callTurn{peerAt(s.remote), s.kind != nil}, patience):
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -103,10 +100,6 @@ func (s callSlot) take(ctx context.Context, slots *callSlots, patience time.Dura
 
 // Release frees the slot.
 func (s callSlot) Release() {
-	if all := s.r.slots.all; all != nil {
-		all.Release()
-	}
-	if s.kind != nil {
-		s.kind.Release()
-	}
+	s.r.slots.all.Release()
+	s.kind.Release()
 }

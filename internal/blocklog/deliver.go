@@ -41,15 +41,20 @@ func (l *Log[B]) deliverAll(b B, before position, v *view[B]) {
 // If the groups of a client have taken liveTime for b, deliver does not evaluate b for its further groups: their
 // readers do, as slow readers do. Otherwise one client with many subscriptions could delay the blocks of all others.
 func (l *Log[B]) deliver(g *shareGroup[B], b B, before position, v *view[B], wakes []xsync.Waker) []xsync.Waker {
-	use := g.liveUse()
+	use, began := g.liveUse(), xsync.Clock(0)
 	if use.isOver(before.next) {
 		wakes = g.skip(before, v.newest, wakes)
-		l.callAll(wakes)
-		clear(wakes)
-		return wakes[:0]
+	} else {
+		wakes = l.evaluate(g, b, before, v, wakes)
 	}
-	began := xsync.Clock(0)
-	defer func() { use.add(before.next, xsync.Clock(0)-began) }()
+	l.callAll(wakes)
+	use.add(before.next, xsync.Clock(0)-began)
+	clear(wakes)
+	return wakes[:0]
+}
+
+// evaluate evaluates b for group g, and appends the wake functions of the readers that it concerns to wakes.
+func (l *Log[B]) evaluate(g *shareGroup[B], b B, before position, v *view[B], wakes []xsync.Waker) []xsync.Waker {
 	payload, err := g.evaluate(b)
 	switch {
 	case err != nil:
@@ -61,9 +66,7 @@ func (l *Log[B]) deliver(g *shareGroup[B], b B, before position, v *view[B], wak
 		wakes = g.put(payload, before, v.newest, v.arrived, wakes)
 		l.shrink()
 	}
-	l.callAll(wakes)
-	clear(wakes)
-	return wakes[:0]
+	return wakes
 }
 
 // liveTime is the time that the evaluation of one block for the groups of one client may take before its other groups

@@ -9,7 +9,8 @@ import (
 
 // A FairSemaphore limits how many callers have a slot at once. Each caller has a key, such as its client. The keys of
 // callers that wait receive slots in turns, and the callers of a key in the order in which they began to wait. So a
-// client with hundreds of callers does not delay those of others by more than one turn.
+// client with hundreds of callers does not delay those of others by more than one turn. A nil FairSemaphore always has
+// a free slot.
 type FairSemaphore[K comparable] struct {
 	mu      sync.Mutex
 	free    int                 // 0 while a caller waits
@@ -30,6 +31,9 @@ func NewFairSemaphore[K comparable](slots int) *FairSemaphore[K] {
 
 // TryAcquire takes a slot if one is free, and reports whether it did.
 func (s *FairSemaphore[K]) TryAcquire() bool {
+	if s == nil {
+		return true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.free == 0 {
@@ -42,6 +46,9 @@ func (s *FairSemaphore[K]) TryAcquire() bool {
 // Acquire takes a slot and returns true. If none is free, it waits until ctx is done or, if patience is positive, for
 // that time, and then returns false.
 func (s *FairSemaphore[K]) Acquire(ctx context.Context, key K, patience time.Duration) bool {
+	if s == nil {
+		return true
+	}
 	s.mu.Lock()
 	if s.free > 0 {
 		s.free--
@@ -84,6 +91,9 @@ func (s *FairSemaphore[K]) Acquire(ctx context.Context, key K, patience time.Dur
 
 // Release frees a slot.
 func (s *FairSemaphore[K]) Release() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.turns.Front()

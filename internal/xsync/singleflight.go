@@ -42,8 +42,7 @@ type Group[K comparable, V any] struct {
 	next  map[K]*next[K, V] // the calls for which callers wait for a slot
 }
 
-// A Slot is what one call needs while it is in progress. The methods of the value of a caller are called by this caller
-// only.
+// A Slot is what one call needs while it is in progress. Only the caller of Do that passes a Slot calls its methods.
 type Slot interface {
 	TryAcquire() bool                  // does not block
 	Acquire(ctx context.Context) error // waits for a slot
@@ -93,11 +92,11 @@ var over = func() *waited {
 	return &waited{ctx, cancel, func() bool { return true }}
 }()
 
-// Do calls fn on the goroutine of the first caller, while that has slot, unless slot is nil.
-// Another caller with the same key waits for that call if it is in progress. All callers
-// receive the same value, which they must not change. If ctx is done first, Do returns
-// ctx's error; the first caller receives it only after fn has returned. If fn panics, all
-// callers receive the panic as an error. If slot has an error, the caller receives it.
+// Do calls fn on the goroutine of the first caller, which has slot meanwhile; nil means that no
+// slot is needed. Another caller with the same key waits for that call if it is in progress. All
+// callers receive the same value, which they must not change. If ctx is done first, Do returns
+// ctx's error; the first caller receives it only after fn has returned. If fn panics, all callers
+// receive the panic as an error. If slot.Acquire fails, its caller receives the error.
 func (g *Group[K, V]) Do(
 	ctx context.Context, key K, slot Slot, fn func(context.Context) (V, error),
 ) (value V, err error) {
