@@ -9,8 +9,20 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// modelConnection is the connection of all clients of the models, so that they wait for the pages of each other.
-var modelConnection Client
+// modelConnection is the connection of all clients of the models, so that they wait for the pages of each other, and so
+// that their groups share the time for the newest block.
+var modelConnection = Client{Live: new(LiveUse)}
+
+// slowFor returns eval for readers of modelConnection. For two of five blocks, it takes all the time of the connection,
+// so that the block is skipped for its other groups.
+func slowFor[B any](l *Log[B], number func(B) int, eval func(B) []byte) func(B) []byte {
+	return func(b B) []byte {
+		if number(b)%5 < 2 {
+			modelConnection.Live.add(l.view.Load().newest.next-1, time.Hour)
+		}
+		return eval(b)
+	}
+}
 
 // resumeAs is like resume, for a reader of a client.
 func resumeAs(t *testing.T, l *Log[int], client *Client, cursor string) *Reader[int] {

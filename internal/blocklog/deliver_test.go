@@ -164,3 +164,49 @@ func TestClientWithManyGroupsDoesNotDelayThoseOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// A reader evaluates only the skipped block, and not again those before it that did not match.
+func TestReaderEvaluatesASkippedBlockOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChain(0)
+		l := open(t, c, Options[int]{})
+		client := Client{Live: new(LiveUse)}
+		var evaluated []int
+		for _, i := range []Interest[int]{
+			{Key: "slow", Eval: func(b int) []byte {
+				if b == 3 {
+					time.Sleep(liveTime + 1)
+				}
+				return nil
+			}},
+			{Key: "skipped", Eval: func(b int) []byte {
+				evaluated = append(evaluated, b)
+				return nil
+			}},
+		} {
+			i.Client = &client
+			var r *Reader[int]
+			i.Wake = xsync.WakeFunc(func() {
+				go func() {
+					if item, err := r.Next(); item.Payload != nil || err != nil {
+						t.Errorf("Next returned %v and error %v, want no block", item, err)
+					}
+				}()
+			})
+			var err error
+			if r, err = l.Join(i); err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			synctest.Wait()
+		}
+		for range 5 {
+			c.grow(1)
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if want := []int{1, 2, 3, 4, 5}; !slices.Equal(evaluated, want) {
+			t.Errorf("blocks %v were evaluated, want %v", evaluated, want)
+		}
+	})
+}

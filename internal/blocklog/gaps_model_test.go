@@ -28,8 +28,7 @@ type modelClient struct {
 func newModelClient(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.Rand) *modelClient {
 	interests := []Interest[shardBlock]{blocksOf(), blocksOf(-1), blocksOf(0), blocksOf(1), blocksOf(0, -1)}
 	for _, half := range []uint64{1 << 62, 3 << 62} {
-		i := blocksOf(0)
-		whole := i.Eval
+		i, whole := blocksOf(0), blocksOf(0).Eval
 		i.Key += fmt.Sprintf(" %x", half)
 		i.Eval = func(p shardBlock) []byte {
 			if !overlap(p.Shard, half) {
@@ -41,6 +40,7 @@ func newModelClient(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.
 	}
 	c := &modelClient{interest: interests[rnd.IntN(len(interests))], ready: new(atomic.Bool)}
 	c.interest.Wake, c.interest.Client = xsync.WakeFunc(func() { c.ready.Store(true) }), &modelConnection
+	c.interest.Eval = slowFor(l, func(p shardBlock) int { return p.number }, c.interest.Eval)
 	var after *string
 	c.start = l.Window().last()
 	if !l.positioned || rnd.IntN(2) == 0 {
