@@ -45,7 +45,7 @@ func (h *Handler) run(ctx context.Context, c *call, dst []byte, out *responseSha
 	ctx, observed := h.events.begin(ctx, c.op, &c.by)
 	c.op.Reservation = out
 	if c.op.ReturnsMore(manyBlocks) {
-		if c.many = h.many; !c.many.enter(&c.inMany, c.remoteAddr(), 0) {
+		if c.many = h.many; !c.many.enter(&c.inMany, c.remoteAddr(), false) {
 			no := unavailable(false, "Requests", "queries for many blocks").Error
 			c.refused, c.failed = no, true
 			h.events.limit(ctx, no.Limit)

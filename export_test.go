@@ -95,7 +95,7 @@ func (h *Handler) UseDraftStatuses(draft bool) { h.draftStatuses = draft }
 // EnterMany counts a query for many blocks of a client with the network address remote, until leave is called.
 func (h *Handler) EnterMany(remote string) (leave func()) {
 	var x takenPlace
-	if !h.many.enter(&x, remote, 0) {
+	if !h.many.enter(&x, remote, false) {
 		panic("there is no room")
 	}
 	return func() { h.many.leave(&x, remote) }

@@ -39,12 +39,9 @@ func (r *resolvers) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// fewCalls is the number of Backend calls after which a query leaves a part of the places to others: otherwise queries
-// with many calls could have those with few refused.
+// fewCalls is the number of Backend calls after which a query gives way to others: otherwise queries with many calls
+// could have those with few refused.
 const fewCalls = 4
-
-// laterDivisor is the divisor of the places for the part that they leave.
-const laterDivisor = 10
 
 // patience returns how long a query waits for a slot, given BackendTimeout.
 func patience(timeout time.Duration) time.Duration {
@@ -62,11 +59,8 @@ func (r *resolvers) wait(ctx context.Context, c *call) error {
 		return r.refuse(ctx, c, errNoRoom)
 	}
 	c.leaveMany() // otherwise queries that only wait would have those refused that need no call
-	reserve := int64(0)
-	if c.calls++; c.calls > fewCalls && r.waiting != nil {
-		reserve = r.waiting.most / laterDivisor
-	}
-	if !r.waiting.enter(&c.waits, c.remoteAddr(), reserve) {
+	c.calls++
+	if !r.waiting.enter(&c.waits, c.remoteAddr(), c.calls > fewCalls) {
 		r.letGo(c)
 		return r.refuse(ctx, c, errBusy)
 	}

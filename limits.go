@@ -112,7 +112,7 @@ type Limits struct {
 	// SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of clients with waiting calls receive slots in
 	// turns. At most eleven sixteenths of Requests wait for the Backend, so that other requests are still served, and
 	// a higher InFlight has no effect. Of these places, one address may have as many as are free. Further queries fail
-	// at once with SERVICE_UNAVAILABLE, and those that have made four calls already if a tenth is free. Default: 64.
+	// at once with SERVICE_UNAVAILABLE. Default: 64.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one
@@ -292,7 +292,7 @@ func (s *slot) take() *httpError {
 	if s.reserved {
 		return nil
 	}
-	if !s.h.slots.enter(&s.place, s.remote, 0) {
+	if !s.h.slots.enter(&s.place, s.remote, false) {
 		return unavailable(false, "Requests", "requests")
 	}
 	return nil

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// places bounds the requests of a kind. A peer may have as many as are free, in addition to the first eighth, so one
-// peer can have 9/16 of all, and three can have nine tenths. Those without a valid address are not counted for a peer.
-// A nil places has no limit.
+// places bounds the requests of a kind. A twentieth of them is left to peers that have none. A peer may have as many of
+// the others as are free, in addition to the first eighth, so one peer can have 11/20 of all, and three can have 17/20.
+// Requests without a valid address are not counted for a peer. A nil places has no limit.
 type places struct {
 	most int64
 	used atomic.Int64
@@ -28,9 +28,10 @@ func newPlaces(most int) *places {
 	return &places{most: int64(most), of: make(map[netip.AddrPort]int64)}
 }
 
-// enter takes a place for a client with the network address remote, unless less than reserve would remain free. While
-// few places are used, it does not count for which peer: that would cost a sixth of the time of a query for a balance.
-func (p *places) enter(x *takenPlace, remote string, reserve int64) bool {
+// enter takes a place for a client with the network address remote. If givesWay, it leaves a fortieth of all places to
+// others. While few places are used, it does not count for which peer: that would cost a sixth of the time of a query
+// for a balance.
+func (p *places) enter(x *takenPlace, remote string, givesWay bool) bool {
 	if p == nil {
 		return true
 	}
@@ -43,7 +44,13 @@ func (p *places) enter(x *takenPlace, remote string, reserve int64) bool {
 	peer := peerAt(remote)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.of[peer] >= p.most-p.used.Load()-reserve {
+	has, left := p.of[peer], int64(0)
+	if has > 0 {
+		left = p.most / 20
+	} else if givesWay {
+		left = p.most / 40
+	}
+	if has >= p.most-p.used.Load()-left {
 		return false
 	}
 	p.used.Add(1)
