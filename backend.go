@@ -84,7 +84,8 @@ type Backend interface {
 	// Follow yields every block after the given cursor, of all workchains and shards, in ascending order of their
 	// cursors and without skipping any: first the stored blocks, then each new block as it is committed. At the
 	// transition, the newest stored block may be yielded twice in a row. Before Follow yields a block, Blocks must
-	// already return that block. If the consumer is slow, Follow drops nothing, but it may end with an error.
+	// already return that block for every query that selects it. If the consumer is slow, Follow drops nothing, but it
+	// may end with an error.
 	//
 	// When ctx is done or the source fails, Follow yields one non-nil error and ends. The error is ErrCursorTooOld if a
 	// block after the given cursor, or after the last yielded block, was pruned. For the given cursor "", the error is

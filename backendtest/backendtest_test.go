@@ -271,8 +271,7 @@ func TestEachBrokenBackendFailsARule(t *testing.T) {
 	}
 	for _, b := range slices.Concat(
 		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenRarePrunes, brokenValues, brokenPlaces,
-		brokenCaches, brokenLookups, brokenEpochs, brokenCalls,
-		brokenReplacements,
+		brokenCaches, brokenLookups, brokenEpochs, brokenCalls, brokenReplacements, brokenLags,
 	) {
 		t.Run(b.name, func(t *testing.T) {
 			var reported []string

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/chaingql/chaingql"
@@ -99,12 +100,21 @@ func concurrentFollows(t *trial) {
 	}
 }
 
-// followedBlocksAreStored reads pages as soon as Follow has yielded a block. The Append of
-// that block may still be running then.
+// followedBlocksAreStored reads pages as soon as Follow has yielded a block. The Append of that block may still be
+// running then. To be fast with a slow Backend, each round tries another filter. Every second round reads the pages in
+// reverse order, because the last one is read a little later than the block was yielded.
 func followedBlocksAreStored(t *trial) {
-	t.growFollowed(func([]chaingql.Block) func() {
+	round := 0
+	t.growFollowed(func(next []chaingql.Block) func() {
+		newest := chaingql.BlocksQuery{Last: 1}
 		rest := chaingql.BlocksQuery{First: 2, After: t.stored[len(t.stored)-1].Cursor}
-		pages := []chaingql.BlocksQuery{{Last: 1}, {Last: 2}, rest}
+		filter := 1 + round%3 // 0 is the query without a filter
+		pages := []chaingql.BlocksQuery{
+			newest, {Last: 2}, rest, filteredBy(next[0], newest)[filter], filteredBy(next[0], rest)[filter],
+		}
+		if round++; round%2 == 0 {
+			slices.Reverse(pages)
+		}
 		t.expectPages(pages...) // a Backend must not remember these pages
 		return func() { t.expectPages(pages...) }
 	})

@@ -43,13 +43,17 @@ const tooOldBecause = "ErrCursorTooOld because a block after the cursor was prun
 // filtered returns each query without a filter, and with the shard, the workchain, and
 // both of the newest block as filters. A source often uses a different index for each of
 // these, so one of them can be wrong while the others are correct.
-func (t *trial) filtered(queries ...chaingql.BlocksQuery) (all []chaingql.BlocksQuery) {
-	newest := t.stored[len(t.stored)-1]
+func (t *trial) filtered(queries ...chaingql.BlocksQuery) []chaingql.BlocksQuery {
+	return filteredBy(t.stored[len(t.stored)-1], queries...)
+}
+
+// filteredBy is like filtered, with the shard and the workchain of b.
+func filteredBy(b chaingql.Block, queries ...chaingql.BlocksQuery) (all []chaingql.BlocksQuery) {
 	for _, q := range queries {
 		all = append(all, q)
-		q.Shard = &newest.Shard
+		q.Shard = &b.Shard
 		all = append(all, q)
-		q.Workchain = &newest.Workchain
+		q.Workchain = &b.Workchain
 		all = append(all, q)
 		q.Shard = nil
 		all = append(all, q)
