@@ -85,7 +85,7 @@ type Backend interface {
 	// cursors and without skipping any: first the stored blocks, then each new block as it is committed. At the
 	// transition, the newest stored block may be yielded twice in a row. Before Follow yields a block, Blocks must
 	// already return that block for every query that selects it. If the consumer is slow, Follow drops nothing, but it
-	// may end with an error.
+	// may end with an error. While the consumer is busy with a block, no other call may wait for it.
 	//
 	// When ctx is done or the source fails, Follow yields one non-nil error and ends. The error is ErrCursorTooOld if a
 	// block after the given cursor, or after the last yielded block, was pruned. For the given cursor "", the error is

@@ -196,6 +196,7 @@ var rules = slices.Concat(
 		{name: "Follow skips no block between the stored and the new blocks", needs: needs("Append"),
 			check: followSkipsNoNewBlock},
 		{name: "concurrent calls of Follow do not affect each other", check: concurrentFollows},
+		{name: "no call waits while the caller of a Follow is busy", check: noCallWaitsForFollow},
 		{name: "Follow drops no block if its caller reads slowly", needs: needs("Append"),
 			check: slowFollowDropsNothing},
 		{name: "Follow from a cursor after the newest block waits", needs: needs("Append"),

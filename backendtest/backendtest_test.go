@@ -271,7 +271,7 @@ func TestEachBrokenBackendFailsARule(t *testing.T) {
 	}
 	for _, b := range slices.Concat(
 		brokenResults, brokenFollows, brokenBatches, brokenPrunes, brokenRarePrunes, brokenValues, brokenPlaces,
-		brokenCaches, brokenLookups, brokenEpochs, brokenCalls, brokenReplacements, brokenLags,
+		brokenCaches, brokenLookups, brokenEpochs, brokenCalls, brokenReplacements, brokenBusy, brokenLags,
 	) {
 		t.Run(b.name, func(t *testing.T) {
 			var reported []string

@@ -88,27 +88,6 @@ var brokenFollows = []brokenBackend{
 		h.Backend, h.Patience = dead, time.Second
 		h.Interrupt = func() { dead.dead.Store(true); c.Interrupt(nil) }
 	}, "repeated after the source was interrupted, failed: the connection is broken"},
-	{"Blocks waits while the caller of a Follow is busy", func(_ context.Context, c *memchain.Chain, h *Harness) {
-		connection := make(chan struct{}, 1) // a pool of one connection
-		h.Backend = override{Chain: c, blocks: func(ctx context.Context, q query) ([]block, error) {
-			select {
-			case connection <- struct{}{}:
-				defer func() { <-connection }()
-			case <-ctx.Done():
-			}
-			return c.Blocks(ctx, q)
-		}, follow: func(ctx context.Context, after chaingql.Cursor) seq {
-			return func(yield yieldFunc) {
-				for b, err := range c.Follow(ctx, after) {
-					connection <- struct{}{}
-					more := yield(b, err)
-					if <-connection; !more {
-						return
-					}
-				}
-			}
-		}}
-	}, "Blocks and Follow are correct while blocks are pruned: Blocks("},
 
 	{
 		"Follow skips blocks between the stored and the new ones",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/chaingql/chaingql"
 )
@@ -140,6 +141,26 @@ func (t *trial) growFollowed(before func(next []chaingql.Block) (after func())) 
 		if appending.Wait(); err != nil {
 			t.Fatalf("Harness.Append failed: %v", err)
 		}
+	}
+}
+
+// noCallWaitsForFollow makes calls while a Follow waits until its caller takes a stored block, and then a new one. It
+// does not read on afterwards, because Follow may end with an error if its caller is slow.
+func noCallWaitsForFollow(t *trial) {
+	t.fill(60, 2)
+	calls, n := t.calls(), len(t.stored)
+	busyAfter := func(f *reading, b chaingql.Block) {
+		f.expect([]chaingql.Block{b})
+		time.Sleep(quietTime) // Follow now waits until its caller takes the next block
+		t.recovers(calls, "while the caller of a Follow was busy")
+		f.stop()
+	}
+	busyAfter(t.follow(t.stored[0].Cursor), t.stored[1])
+	if t.Append != nil {
+		f := t.follow(t.stored[n-1].Cursor)
+		f.quiet()
+		t.grow(2)
+		busyAfter(f, t.stored[n])
 	}
 }
 
