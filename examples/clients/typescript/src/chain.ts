@@ -130,7 +130,8 @@ export class Chain {
           yield { ...block, cursor }
         }
       } catch (err) {
-        after = goOn(err) ?? after
+        const cursor = goOn(err)
+        if (cursor !== undefined && cursor > after) after = cursor // it is older if graphql-ws itself has retried
       } finally {
         signal?.removeEventListener('abort', stop)
       }

@@ -81,6 +81,32 @@ describe('a client', { concurrency: true }, () => {
     }
   })
 
+  test('no block arrives twice if the service becomes unavailable after an unnecessary close', { timeout: 10_000 }, async () => {
+    const asked: string[] = []
+    const service = new WebSocketServer({ host: '127.0.0.1', port: 0, handleProtocols: () => 'graphql-transport-ws' })
+    service.on('connection', (socket) => {
+      socket.on('message', (message) => {
+        const { type, id, payload } = JSON.parse(String(message))
+        if (type === 'connection_init') socket.send('{"type":"connection_ack"}')
+        if (type !== 'subscribe') return
+        asked.push(payload.variables.after)
+        const count = asked.length === 2 ? 1 : 4 // the second subscription ends after a block that the client has
+        const sent = blocks.filter((b) => b.chain_order > payload.variables.after).slice(0, count).map(shown)
+        for (const block of sent) socket.send(JSON.stringify({ type: 'next', id, payload: { data: { blocks: block } } }))
+        if (asked.length === 1) socket.close(1000)
+        if (asked.length === 2) socket.send(JSON.stringify({ type: 'error', id, payload: [{ message: 'stopping', extensions: { code: 'SERVICE_UNAVAILABLE', cursor: sent[0]!.cursor } }] }))
+      })
+    })
+    try {
+      await once(service, 'listening')
+      const { port } = service.address() as AddressInfo
+      assert.deepEqual(await take(8, open(`http://127.0.0.1:${port}`).blocks('')), blocks.slice(0, 8).map(shown))
+      assert.deepEqual(asked, ['', '', blocks[3]!.chain_order]) // graphql-ws itself has retried with the old cursor
+    } finally {
+      service.close()
+    }
+  })
+
   test('a client continues from the cursor, and reports that the chain was replaced', { timeout: 10_000 }, async () => {
     const asked: string[] = []
     const service = new WebSocketServer({ host: '127.0.0.1', port: 0, handleProtocols: () => 'graphql-transport-ws' })
