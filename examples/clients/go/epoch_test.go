@@ -81,6 +81,9 @@ func TestReplacedChainEndsSubscriptionsOfSDK(t *testing.T) {
 	followNew := func(sdk client.SDK, after string, each func(client.SDKBlock), ended func(error)) (func(), error) {
 		return client.FollowNew(t.Context(), sdk, after, each, ended)
 	}
+	fromOldest := func(sdk client.SDK, _ string, each func(client.SDKBlock), ended func(error)) (func(), error) {
+		return followNew(sdk, "", each, ended)
+	}
 	for _, row := range []struct {
 		name   string
 		follow func(client.SDK, string, func(client.SDKBlock), func(error)) (func(), error)
@@ -88,6 +91,7 @@ func TestReplacedChainEndsSubscriptionsOfSDK(t *testing.T) {
 	}{
 		{"FollowFrom, live", client.FollowFrom, true}, {"FollowFrom, during an outage", client.FollowFrom, false},
 		{"FollowNew, live", followNew, true}, {"FollowNew, during an outage", followNew, false},
+		{"FollowNew without a cursor, during an outage", fromOldest, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s, ctx := serveEpoch(t), soon(t)

@@ -54,7 +54,8 @@ type SDKBlock struct {
 // processes no later blocks until it is called with a cursor after that block.
 //
 // If the service has pruned the blocks after the cursor, a reconnect ends the subscription with CURSOR_TOO_OLD, and if
-// the chain was replaced, the subscription ends with EPOCH_CHANGED. FollowFrom then calls ended with the error.
+// the chain was replaced, the subscription ends with EPOCH_CHANGED. FollowFrom then calls ended with the error. The
+// service accepts the cursor "" in both cases: blocks are lost or blocks of two chains are processed, without an error.
 func FollowFrom(sdk SDK, after string, process func(SDKBlock), ended func(error)) (unsubscribe func(), err error) {
 	known := make(map[string]bool)
 	return sdk.Subscribe(`subscription($after:String){blocks(after:$after){seq_no chain_order cursor}}`,
@@ -80,11 +81,19 @@ func FollowFrom(sdk SDK, after string, process func(SDKBlock), ended func(error)
 // The blocks are in order, with the same exception as in FollowFrom. After each error, FollowNew also reads the last
 // 500 blocks again, drops the known ones by their chain_order, and processes the others late. If the error was
 // STREAM_GAP and none of these blocks was missing, FollowNew calls ended with that error. The app must then look for
-// the missing block in older ones; to continue, call FollowNew again. FollowNew never reads blocks before after: if a
-// block there may be late, pass an older cursor and drop the blocks that the app has.
+// the missing block in older ones; to continue, call FollowNew again. FollowNew never reads blocks before after, or, if
+// after is "", before the first block that it has processed: if a block there may be late, pass an older cursor and
+// drop the blocks that the app has.
 //
-// If the service refuses the subscription or the query, for example with EPOCH_CHANGED because the chain was replaced,
-// FollowNew calls ended with the error. It calls ended once, and then ignores all blocks.
+// The error does not contain the number of missing blocks. If FollowNew finds only some of them, it continues, and
+// looks for the others only after the next error. They are lost, without an error, if they are not among the last 500
+// blocks then.
+//
+// If the service has pruned some of the last 500 blocks, FollowNew reads fewer of them again, at least half of those
+// that are left. If it has pruned a block after the last processed one, FollowNew calls ended with CURSOR_TOO_OLD.
+//
+// If the service refuses the subscription or the query for another reason, for example with EPOCH_CHANGED because the
+// chain was replaced, FollowNew calls ended with the error. It calls ended once, and then ignores all blocks.
 func FollowNew(ctx context.Context, sdk SDK, after string, process func(SDKBlock), ended func(error)) (
 	unsubscribe func(), err error) {
 	f := &newFollower{sdk: sdk, process: process, start: after, missing: true, read: after}
@@ -103,8 +112,9 @@ func FollowNew(ctx context.Context, sdk SDK, after string, process func(SDKBlock
 const (
 	readAgain = 500 // maximum number of known blocks that a newFollower reads again after an error
 
-	// The SDK passes only the text of an error of the connection, neither its code nor its cursor.
-	streamGap = "Blocks are missing from the stream."
+	// The SDK passes only the text of an error of the service, neither its code nor its cursor.
+	streamGap    = "Blocks are missing from the stream."
+	cursorTooOld = "The blocks after this cursor are no longer kept."
 )
 
 // A newFollower is a call of FollowNew.
@@ -125,6 +135,9 @@ func (f *newFollower) handle(ctx context.Context, data json.RawMessage, err erro
 	if err != nil {
 		if givenUp(err) {
 			return err
+		}
+		if f.start == "" && len(f.known) > 0 {
+			f.forget(1) // the service does not refuse "", even if blocks were pruned or the chain was replaced
 		}
 		f.missing, f.read, f.waiting = true, f.start, nil
 		if strings.Contains(err.Error(), streamGap) {
@@ -165,6 +178,11 @@ func (f *newFollower) readMissing(ctx context.Context) error {
 	}
 	for f.read < end {
 		data, err := f.sdk.Query(ctx, blocks, map[string]any{"after": f.read})
+		if n := len(f.known); err != nil && strings.Contains(err.Error(), cursorTooOld) && n > 0 {
+			f.forget((n + 1) / 2) // the pruned blocks may all be known, so try a newer cursor
+			f.read = f.start
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -209,10 +227,15 @@ func (f *newFollower) add(b SDKBlock) {
 	}
 	f.known = slices.Insert(f.known, i, b)
 	if len(f.known) > readAgain {
-		f.start = f.known[0].Cursor
-		f.known = slices.Delete(f.known, 0, 1)
+		f.forget(1)
 	}
 	f.process(b)
+}
+
+// forget removes the n oldest blocks from known and moves start to the newest of them.
+func (f *newFollower) forget(n int) {
+	f.start = f.known[n-1].Cursor
+	f.known = slices.Delete(f.known, 0, n)
 }
 
 func givenUp(err error) bool {

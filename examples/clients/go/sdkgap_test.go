@@ -90,6 +90,7 @@ type scriptedSDK struct {
 	handle func(json.RawMessage, error)
 	after  []string // cursors of the queries
 	down   bool     // queries fail
+	pruned string   // cursor of the newest block that was pruned
 }
 
 func (s *scriptedSDK) Subscribe(_ string, _ map[string]any, handle func(json.RawMessage, error)) (func(), error) {
@@ -102,6 +103,9 @@ func (s *scriptedSDK) Query(_ context.Context, _ string, variables map[string]an
 	s.after = append(s.after, after)
 	if s.down {
 		return nil, errors.New("503 Service Unavailable")
+	}
+	if after != "" && after < s.pruned {
+		return nil, tooOld
 	}
 	edges := []any{}
 	for _, block := range s.stored {
@@ -124,6 +128,12 @@ func (s *scriptedSDK) store(numbers ...int) {
 		s.stored = append(s.stored, order(n))
 	}
 	slices.Sort(s.stored)
+}
+
+// prune removes the blocks up to the one with this number.
+func (s *scriptedSDK) prune(n int) {
+	s.pruned = order(n)
+	s.stored = slices.DeleteFunc(s.stored, func(block string) bool { return block <= s.pruned })
 }
 
 func numbers(first, last int) (all []int) {
@@ -169,6 +179,16 @@ func TestFollowNewRecoversMissedBlocks(t *testing.T) {
 			s.handle(nil, gap)
 			s.live(5, 6)
 		}, []int{1, 2, 4, 5}, gap},
+		{"only one of two missing blocks can be read before the next error", func(s *scriptedSDK) {
+			s.store(1, 2, 5)
+			s.live(1, 2, 5)
+			s.store(4, 6)
+			s.handle(nil, gap)
+			s.live(6)
+			s.store(3, 7)
+			s.handle(nil, cut)
+			s.live(7)
+		}, []int{1, 2, 5, 4, 6, 3, 7}, nil},
 		{"an error follows the one for the gap", func(s *scriptedSDK) {
 			s.store(1, 2, 4)
 			s.live(1, 2, 4)
