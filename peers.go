@@ -23,9 +23,9 @@ type peers struct {
 // A peer is a client as far as the Handler can identify it: by its address. It counts what it uses, so that others are
 // served first.
 type peer struct {
-	pages, turns xsync.Usage      // of all subscriptions
-	live         blocklog.LiveUse // likewise
-	slots        *xsync.Semaphore // for event streams that have a turn or wait for one
+	pages, turns, live xsync.Usage // of all subscriptions
+
+	slots *xsync.Semaphore // for event streams that have a turn or wait for one
 
 	// subscriptionQuota.mu guards these fields.
 	held   int // the memory of all subscriptions

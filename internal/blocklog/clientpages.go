@@ -14,8 +14,9 @@ type Client struct {
 	// with the same address should.
 	Usage *xsync.Usage
 
-	// Live, if not nil, counts the time for the newest block. Several Clients may share it, like Usage.
-	Live *LiveUse
+	// Live, if not nil, counts a part of the time that the delivery of new blocks takes. Several Clients may share it,
+	// like Usage.
+	Live *xsync.Usage
 
 	own     xsync.Usage // instead of Usage
 	blocked atomic.Bool

@@ -11,14 +11,14 @@ import (
 
 // modelConnection is the connection of all clients of the models, so that they wait for the pages of each other, and so
 // that their groups share the time for the newest block.
-var modelConnection = Client{Live: new(LiveUse)}
+var modelConnection = Client{Live: new(xsync.Usage)}
 
 // slowFor returns eval for readers of modelConnection. For two of five blocks, it takes all the time of the connection,
 // so that the block is skipped for its other groups.
-func slowFor[B any](l *Log[B], number func(B) int, eval func(B) []byte) func(B) []byte {
+func slowFor[B any](number func(B) int, eval func(B) []byte) func(B) []byte {
 	return func(b B) []byte {
 		if number(b)%5 < 2 {
-			modelConnection.Live.add(l.view.Load().newest.next-1, time.Hour)
+			modelConnection.Live.Add(2 * liveTime / liveFraction)
 		}
 		return eval(b)
 	}

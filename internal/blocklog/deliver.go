@@ -13,8 +13,10 @@ import (
 // starts no goroutine and serves all groups itself.
 const groupsPerGoroutine = 64
 
-// deliverAll delivers b, the newest block, to all groups in l.delivering. It uses all processors.
+// deliverAll delivers b, the newest block, to all groups in l.delivering. It uses all processors. Afterwards it lets
+// the readers of postponed groups be woken.
 func (l *Log[B]) deliverAll(b B, before position, v *view[B]) {
+	defer l.wakePostponed()
 	workers := min(runtime.GOMAXPROCS(0), len(l.delivering)/groupsPerGoroutine)
 	if workers < 2 {
 		for _, g := range l.delivering {
@@ -38,23 +40,14 @@ func (l *Log[B]) deliverAll(b B, before position, v *view[B]) {
 // deliver evaluates b, the newest block of v, for group g. before is the position before b. If b matches, deliver calls
 // the wake functions of the group's readers. It returns wakes as an empty slice for reuse.
 //
-// If the groups of a client have taken liveTime for b, deliver does not evaluate b for its further groups: their
-// readers do, as slow readers do. Otherwise one client with many subscriptions could delay the blocks of all others.
+// If the groups of a client have used up their time, deliver postpones its further groups instead. Otherwise one client
+// with many subscriptions could delay the blocks of all others.
 func (l *Log[B]) deliver(g *shareGroup[B], b B, before position, v *view[B], wakes []xsync.Waker) []xsync.Waker {
-	use, began := g.liveUse(), xsync.Clock(0)
-	if use.isOver(before.next) {
-		wakes = g.skip(before, v.newest, wakes)
-	} else {
-		wakes = l.evaluate(g, b, before, v, wakes)
+	began := xsync.Clock(0)
+	use, evaluates := g.admit(before)
+	if !evaluates {
+		return wakes
 	}
-	l.callAll(wakes)
-	use.add(before.next, xsync.Clock(0)-began)
-	clear(wakes)
-	return wakes[:0]
-}
-
-// evaluate evaluates b for group g, and appends the wake functions of the readers that it concerns to wakes.
-func (l *Log[B]) evaluate(g *shareGroup[B], b B, before position, v *view[B], wakes []xsync.Waker) []xsync.Waker {
 	payload, err := g.evaluate(b)
 	switch {
 	case err != nil:
@@ -66,62 +59,42 @@ func (l *Log[B]) evaluate(g *shareGroup[B], b B, before position, v *view[B], wa
 		wakes = g.put(payload, before, v.newest, v.arrived, wakes)
 		l.shrink()
 	}
-	return wakes
-}
-
-// liveTime is the time that the evaluation of one block for the groups of one client may take before its other groups
-// are skipped. It is the time of some thousand small subscriptions.
-const liveTime = 20 * time.Millisecond
-
-// A LiveUse counts the time that the groups of one client have taken for the newest block. The zero LiveUse is ready to
-// use.
-type LiveUse struct{ block, nanoseconds atomic.Int64 }
-
-// isOver reports whether u has exceeded liveTime for a block. u may be nil.
-func (u *LiveUse) isOver(block uint64) bool {
-	return u != nil && u.block.Load() == int64(block) && u.nanoseconds.Load() > int64(liveTime)
-}
-
-// add counts time for a block. Goroutines that add time for the same new block at once may lose some of it.
-func (u *LiveUse) add(block uint64, d time.Duration) {
-	if u == nil {
-		return
+	l.callAll(wakes)
+	if use != nil {
+		use.Add((xsync.Clock(0) - began) / liveFraction)
 	}
-	if u.block.Swap(int64(block)) != int64(block) {
-		u.nanoseconds.Store(0)
-	}
-	u.nanoseconds.Add(int64(d))
+	clear(wakes)
+	return wakes[:0]
 }
 
-// liveUse returns the LiveUse of the client of the first reader, or nil.
-func (g *shareGroup[B]) liveUse() *LiveUse {
+// The groups of one client may take liveTime at once for the delivery of new blocks, which is the time of some thousand
+// small subscriptions, and in the long run a fiftieth of the time that passes. A Usage falls by a thousandth of that
+// time, so it counts a twentieth of what they take.
+const (
+	liveTime     = 20 * time.Millisecond
+	liveFraction = 20
+)
+
+// admit reports whether the block after a position is to be evaluated for the group. It also returns the Usage that
+// counts the time of this, or nil. Otherwise the group is postponed.
+func (g *shareGroup[B]) admit(before position) (use *xsync.Usage, evaluates bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.members) == 0 || g.members[0].client == nil {
-		return nil
+	if n := uint64(len(g.members)); n > 0 { // a different one for each block: most readers may be of other clients
+		if c := g.members[before.next%n].client; c != nil {
+			use = c.Live
+		}
 	}
-	return g.members[0].client.Live
-}
-
-// skip lets the live readers evaluate the block between two positions in the window, like blocks whose payloads were
-// discarded, and appends to wakes the wake functions of those that have read every match before: the others were woken
-// for these matches, and have not read them to the end.
-func (g *shareGroup[B]) skip(before, after position, wakes []xsync.Waker) []xsync.Waker {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err != nil {
-		return wakes
+	if use == nil || g.err != nil || use.Time() <= liveTime/liveFraction {
+		return use, true
 	}
 	g.discard(len(g.items))
 	for _, r := range g.members {
-		if r.at.next > before.next {
-			continue
+		if r.at.next <= before.next {
+			g.skipUnmatched(r, before)
 		}
-		if r.at.next >= g.matched {
-			wakes = r.appendWake(wakes)
-		}
-		g.skipUnmatched(r, before)
 	}
-	g.matched, g.since = after.next, after.next
-	return wakes
+	g.postponed = true
+	g.log.postponed.add(g)
+	return nil, false
 }

@@ -99,13 +99,13 @@ func TestClientWithManyGroupsDoesNotDelayThoseOfOthers(t *testing.T) {
 		const groups, blocks, each = 50, 5, 20 * time.Millisecond
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
-		var greedy LiveUse
+		var greedy xsync.Usage
 		readers, got := make([]*Reader[int], groups+1), make([][]string, groups+1)
 		var last time.Time // when the reader of the other client has received its last block
 		for i := range readers {
 			client := &Client{Live: &greedy}
 			if i == groups {
-				client.Live = new(LiveUse)
+				client.Live = new(xsync.Usage)
 			}
 			work := make(chan struct{}, 1)
 			r, err := l.Join(Interest[int]{
@@ -161,52 +161,6 @@ func TestClientWithManyGroupsDoesNotDelayThoseOfOthers(t *testing.T) {
 				t.Errorf("reader %d received blocks %v, want %v", i, got[i], want)
 			}
 			readers[i].Close()
-		}
-	})
-}
-
-// A reader evaluates only the skipped block, and not again those before it that did not match.
-func TestReaderEvaluatesASkippedBlockOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newChain(0)
-		l := open(t, c, Options[int]{})
-		client := Client{Live: new(LiveUse)}
-		var evaluated []int
-		for _, i := range []Interest[int]{
-			{Key: "slow", Eval: func(b int) []byte {
-				if b == 3 {
-					time.Sleep(liveTime + 1)
-				}
-				return nil
-			}},
-			{Key: "skipped", Eval: func(b int) []byte {
-				evaluated = append(evaluated, b)
-				return nil
-			}},
-		} {
-			i.Client = &client
-			var r *Reader[int]
-			i.Wake = xsync.WakeFunc(func() {
-				go func() {
-					if item, err := r.Next(); item.Payload != nil || err != nil {
-						t.Errorf("Next returned %v and error %v, want no block", item, err)
-					}
-				}()
-			})
-			var err error
-			if r, err = l.Join(i); err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-			synctest.Wait()
-		}
-		for range 5 {
-			c.grow(1)
-			time.Sleep(time.Second)
-		}
-		synctest.Wait()
-		if want := []int{1, 2, 3, 4, 5}; !slices.Equal(evaluated, want) {
-			t.Errorf("blocks %v were evaluated, want %v", evaluated, want)
 		}
 	})
 }

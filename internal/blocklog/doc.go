@@ -27,11 +27,13 @@
 //	                 |
 //	  admit (follow.go): it becomes the newest block of the window (window.go)
 //	                 |
-//	  deliver (follow.go, sharegroup.go): evaluated once for each key, on all processors
+//	  deliver (deliver.go, sharegroup.go): evaluated once for each key, on all processors;
+//	  postponed for the keys of clients that take too much time (postponed.go)
 //	                 |
 //	  Reader.Next (reader.go)
 //	    live:         takes the payload from its group
-//	    slower:       evaluates the blocks of the window itself
+//	    slower, or    evaluates the blocks of the window itself
+//	    postponed:
 //	    catching up:  reads pages of stored blocks (catchup.go, pageread.go),
 //	                  whose sequence numbers are also checked (pagecheck.go),
 //	                  until its cursor is in the window (handover.go)

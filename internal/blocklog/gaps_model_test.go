@@ -40,7 +40,7 @@ func newModelClient(t *testing.T, l *Log[shardBlock], f *shardSource, rnd *rand.
 	}
 	c := &modelClient{interest: interests[rnd.IntN(len(interests))], ready: new(atomic.Bool)}
 	c.interest.Wake, c.interest.Client = xsync.WakeFunc(func() { c.ready.Store(true) }), &modelConnection
-	c.interest.Eval = slowFor(l, func(p shardBlock) int { return p.number }, c.interest.Eval)
+	c.interest.Eval = slowFor(func(p shardBlock) int { return p.number }, c.interest.Eval)
 	var after *string
 	c.start = l.Window().last()
 	if !l.positioned || rnd.IntN(2) == 0 {

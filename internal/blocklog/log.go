@@ -128,6 +128,7 @@ type Log[B any] struct {
 
 	kept         atomic.Int64  // size of the payloads that all groups keep, in bytes
 	nextToShrink atomic.Uint64 // counter with which shrink selects the next group
+	postponed    postponedList[B]
 
 	// Only run's goroutine uses these fields. It reuses delivering and wakes to deliver without allocating.
 	delivering   []*shareGroup[B]
@@ -157,7 +158,8 @@ type Log[B any] struct {
 	delivered  position   // the position that all groups have reached; before view.newest only during a delivery
 	first      string     // cursor of the chain's first block if the log saw the chain empty; otherwise ""
 	byKey      map[string]*shareGroup[B]
-	groups     []*shareGroup[B] // the groups of byKey in any order; a slice is fast to copy
+	groups     []*shareGroup[B] // the groups of byKey, the active ones first; a slice is fast to copy
+	active     int              // number of groups to which the next block is delivered; all others are postponed
 	stats      Stats
 
 	pages         map[string]*page[B]         // pages that are not done, by page.after
@@ -266,6 +268,7 @@ func (l *Log[B]) Join(i Interest[B]) (*Reader[B], error) {
 		g.search = int32(min(cmp.Or(i.SearchBlocks, maxSearchBlocks), maxSearchBlocks))
 		l.byKey[i.Key] = g
 		l.groups = append(l.groups, g)
+		l.setActive(g, true)
 	}
 	r := i.Reader
 	if r == nil {

@@ -53,7 +53,7 @@ func joinModelReader(t *testing.T, l *Log[int], c *chain, rnd *rand.Rand) *model
 	i := Interest[int]{Key: key(m.every), After: after, Eval: every(m.every), Wake: wake}
 	if m.every > 1 {
 		i.Client = &modelConnection
-		i.Eval = slowFor(l, func(b int) int { return b }, i.Eval)
+		i.Eval = slowFor(func(b int) int { return b }, i.Eval)
 	}
 	m.Reader, err = l.Join(i)
 	if err != nil {

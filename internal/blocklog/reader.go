@@ -69,6 +69,7 @@ type Reader[B any] struct {
 	reportedGap       uint32   // number of the newest gap when the client was last sent back; 0 if it never was
 	reportedPermanent uint32   // newest permanent gap from before which the client had to resume
 	moved             bool     // the reader was moved during a search, whose result must be discarded
+	postponed         bool     // it was woken for blocks that its group postponed, and Next was not called since
 	foundNothing      bool     // a search within a page found no match, and there was none since
 	fresh             bool     // the reader joined without a cursor
 	sentBack          bool     // the client was sent back to the cursor with which the reader joined
@@ -96,6 +97,7 @@ func (r *Reader[B]) Next() (Item, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
+		g.advance()
 		at, since := r.at, max(r.since, g.since)
 		switch {
 		case r.slot < 0:
@@ -123,6 +125,12 @@ func (r *Reader[B]) Next() (Item, error) {
 			item.Reported = r.reportedGaps(item.Cursor)
 			item.Last = r.at.next >= g.matched
 			return item, nil
+		case r.postponed: // the caller may serve others first
+			r.postponed = false
+			g.mu.Unlock()
+			r.wake.Wake()
+			g.mu.Lock()
+			return Item{Searching: true, Behind: true}, nil
 		}
 		catchUp := r.catchUp
 		r.moved = false

@@ -37,6 +37,10 @@ type shareGroup[B any] struct {
 	matched uint64   // number after the last match; at first, that of the next block; a live reader there has read all
 	err     error    // set when the group has ended
 	ended   position // the position that the group had reached when it ended
+
+	// postponed is true while the newest blocks are not delivered to the group. Then matched and since are only valid
+	// after a call of advance.
+	postponed bool
 }
 
 // A match is a block for which Eval returned a payload.
@@ -219,6 +223,7 @@ func (g *shareGroup[B]) fallAll(delivered position, wakes []xsync.Waker) []xsync
 // reached returns the position of a reader. A live reader that has read every match is at delivered, the position of
 // the log, or at g.ended if the group has ended.
 func (g *shareGroup[B]) reached(r *Reader[B], delivered position) position {
+	g.advance()
 	if g.err != nil {
 		delivered = g.ended
 	}
@@ -290,10 +295,10 @@ func (l *Log[B]) remove(g *shareGroup[B]) {
 	if l.byKey[g.key] != g {
 		return
 	}
+	l.setActive(g, false)
 	delete(l.byKey, g.key)
 	last := len(l.groups) - 1
-	l.groups[g.slot] = l.groups[last]
-	l.groups[g.slot].slot = g.slot
+	l.swapGroups(g.slot, last)
 	l.groups[last] = nil
 	l.groups = l.groups[:last]
 }

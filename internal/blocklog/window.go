@@ -86,7 +86,7 @@ func (l *Log[B]) stampOf(b B, cursor string, arrived time.Time) stamp {
 func (l *Log[B]) publish(v *view[B]) {
 	l.view.Store(v)
 	l.stats.Blocks++
-	l.delivering = append(l.delivering, l.groups...)
+	l.delivering = append(l.delivering, l.groups[:l.active]...)
 	l.wakes = l.wakeReached(l.wakes)
 }
 

@@ -23,7 +23,8 @@ type writerPool struct {
 	credit    [paces]time.Duration // time that turns may take before the next one with a slower pace
 	workers   int                  // number of running goroutines
 
-	wakes atomic.Uint32 // number of calls of yield
+	wakes   atomic.Uint32 // number of calls of yield
+	yielded xsync.Usage   // a part of the time that yield has taken
 }
 
 // A pace tells how long the next call of Stream.Next may take. The worker that serves a connection calls Next only of
@@ -99,12 +100,23 @@ func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXP
 // wakesPerYield is the number of wakes after which yield lets another goroutine run.
 const wakesPerYield = 128
 
+// All calls of yield may take maxYielded at once, and in the long run a tenth of the time that passes. A Usage falls by
+// a thousandth of that time, so it counts a hundredth of what they take.
+const (
+	maxYielded    = 20 * time.Millisecond
+	yieldFraction = 100
+)
+
 // yield is called after a wake. If one goroutine wakes many connections on one CPU, a worker otherwise starts after the
-// last wake, when the first connections are no longer in the cache of the CPU.
+// last wake, when the first connections are no longer in the cache of the CPU. If the CPUs have much other work, yield
+// takes milliseconds, so it stops letting others run: the next block would have to wait.
 func (w *writerPool) yield() {
-	if w.wakes.Add(1)%wakesPerYield == 0 {
-		runtime.Gosched()
+	if w.wakes.Add(1)%wakesPerYield != 0 || w.yielded.Time() > maxYielded/yieldFraction {
+		return
 	}
+	began := xsync.Clock(0)
+	runtime.Gosched()
+	w.yielded.Add((xsync.Clock(0) - began) / yieldFraction)
 }
 
 // enqueue appends connections to the queue of a turn. None of them may already be in that queue.
