@@ -14,7 +14,7 @@ import (
 var modelConnection = Client{Live: new(xsync.Usage)}
 
 // slowFor returns eval for readers of modelConnection. For two of five blocks, it takes all the time of the connection,
-// so that the block is skipped for its other groups.
+// so that its other groups are postponed.
 func slowFor[B any](number func(B) int, eval func(B) []byte) func(B) []byte {
 	return func(b B) []byte {
 		if number(b)%5 < 2 {

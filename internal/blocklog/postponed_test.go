@@ -11,8 +11,8 @@ import (
 	"github.com/chaingql/chaingql/internal/xsync"
 )
 
-// A reader evaluates only the skipped block, and not again those before it that did not match.
-func TestReaderEvaluatesASkippedBlockOnly(t *testing.T) {
+// A reader evaluates only the postponed block, and not again those before it that did not match.
+func TestReaderEvaluatesAPostponedBlockOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChain(0)
 		l := open(t, c, Options[int]{})
@@ -21,11 +21,11 @@ func TestReaderEvaluatesASkippedBlockOnly(t *testing.T) {
 		for _, i := range []Interest[int]{
 			{Key: "slow", Eval: func(b int) []byte {
 				if b == 3 {
-					time.Sleep(liveTime + 1)
+					time.Sleep(2 * liveTime)
 				}
 				return nil
 			}},
-			{Key: "skipped", Eval: func(b int) []byte {
+			{Key: "postponed", Eval: func(b int) []byte {
 				evaluated = append(evaluated, b)
 				return nil
 			}},
@@ -219,7 +219,11 @@ func TestReadersOfPostponedGroupsReceiveEachBlockOnce(t *testing.T) {
 			t.Errorf("the cursors are %q and %q before the readers have read their blocks", r.Cursor(), late.Cursor())
 		}
 		grow()
-		expect(t, r, 2, 3)
+		for _, want := range []string{"2", "3"} {
+			if item, err := r.Next(); string(item.Payload) != want || err != nil {
+				t.Errorf("Next returned %+v and error %v, want block %s", item, err, want)
+			}
+		}
 		if r.Cursor() != cursorOf(3) {
 			t.Errorf("the cursor of the reader that has read block 3 is %q", r.Cursor())
 		}
