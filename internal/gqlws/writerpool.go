@@ -24,7 +24,7 @@ type writerPool struct {
 	workers   int                  // number of running goroutines
 
 	wakes   atomic.Uint32 // number of calls of yield
-	yielded xsync.Usage   // a part of the time that yield has taken
+	yielded xsync.Usage   // a part of the time that yield has taken beyond usualYield
 }
 
 // A pace tells how long the next call of Stream.Next may take. The worker that serves a connection calls Next only of
@@ -100,9 +100,11 @@ func newWriterPool() *writerPool { return &writerPool{maxWorkers: runtime.GOMAXP
 // wakesPerYield is the number of wakes after which yield lets another goroutine run.
 const wakesPerYield = 128
 
-// All calls of yield may take maxYielded at once, and in the long run a tenth of the time that passes. A Usage falls by
-// a thousandth of that time, so it counts a hundredth of what they take.
+// A worker needs up to usualYield for the frames of wakesPerYield connections. Beyond that, all calls of yield may take
+// maxYielded at once, and in the long run a tenth of the time that passes. A Usage falls by a thousandth of that time,
+// so it counts a hundredth of what they take.
 const (
+	usualYield    = 500 * time.Microsecond
 	maxYielded    = 20 * time.Millisecond
 	yieldFraction = 100
 )
@@ -116,7 +118,9 @@ func (w *writerPool) yield() {
 	}
 	began := xsync.Clock(0)
 	runtime.Gosched()
-	w.yielded.Add((xsync.Clock(0) - began) / yieldFraction)
+	if late := xsync.Clock(0) - began - usualYield; late > 0 {
+		w.yielded.Add(late / yieldFraction)
+	}
 }
 
 // enqueue appends connections to the queue of a turn. None of them may already be in that queue.
