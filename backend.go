@@ -116,6 +116,16 @@ type BalanceBatcher interface {
 	Balances(ctx context.Context, addrs []Address) ([]*big.Int, error)
 }
 
+// A CallLimiter is a [Backend] that serves only few calls at a time, for example because it has a pool of connections.
+// Further calls would wait in the Backend, behind all those of clients with many queries. In the Handler, the clients
+// receive slots in turns.
+type CallLimiter interface {
+	// CallLimit returns the number of calls for queries that the Handler makes at a time, unless the host sets
+	// Limits.InFlight. The number may be twice what the Backend serves at a time, so that it need not wait for the
+	// Handler. A number that is not positive, or higher than the default of InFlight, has no effect. New calls it once.
+	CallLimit() int
+}
+
 // An Epocher is a [Backend] that may replace its chain, for example because a test network or an indexer started from
 // the beginning. A cursor of the old chain may then belong to another block of the new one. The Handler therefore
 // appends "~" and the epoch to every cursor that it creates, and refuses a cursor of another epoch with EPOCH_CHANGED.

@@ -64,9 +64,9 @@ type Handler struct {
 	draining             atomic.Pointer[time.Time] // when Drain or Shutdown was called first; nil before that
 }
 
-// New returns a Handler that serves b. Except for Epoch, the Handler calls no method of b until the first request that
-// needs data. opts may be nil. New copies the options. It panics if b is nil or an option is invalid, because that is a
-// mistake in the host's code.
+// New returns a Handler that serves b. Except for Epoch and CallLimit, the Handler calls no method of b until the first
+// request that needs data. opts may be nil. New copies the options. It panics if b is nil or an option is invalid,
+// because that is a mistake in the host's code.
 func New(b Backend, opts *Options) *Handler {
 	if b == nil {
 		panic("chaingql: New: Backend is nil")
@@ -108,7 +108,11 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.hashes, _ = b.(HashIndex)
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
-	if resolve.slots = newInFlight(l.InFlight); l.InFlight > 0 {
+	calls := l.InFlight
+	if limiter, ok := b.(CallLimiter); ok && opts.Limits.InFlight == 0 && limiter.CallLimit() > 0 {
+		calls = min(calls, limiter.CallLimit())
+	}
+	if resolve.slots = newInFlight(calls); l.InFlight > 0 {
 		resolve.waiting = newPlaces(shareOf(l.Requests, backendShare))
 		h.hostRuns = xsync.NewFairSemaphore[*peer](l.InFlight)
 	}

@@ -112,7 +112,7 @@ type Limits struct {
 	// SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of clients with waiting calls receive slots in
 	// turns. At most eleven sixteenths of Requests wait for the Backend, so that other requests are still served, and
 	// a higher InFlight has no effect. Of these places, one address may have as many as are free. Further queries fail
-	// at once with SERVICE_UNAVAILABLE. Default: 64.
+	// at once with SERVICE_UNAVAILABLE. Default: 64, or the limit of a Backend that is a CallLimiter.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

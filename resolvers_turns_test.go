@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,40 @@ func TestClientsReceiveSlotsInTurns(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+// A limitedBackend serves few balances at a time, and counts those that run at once.
+type limitedBackend struct {
+	chaingql.Backend
+	limit         int
+	running, most atomic.Int64
+}
+
+func (b *limitedBackend) CallLimit() int { return b.limit }
+
+func (b *limitedBackend) Balance(context.Context, chaingql.Address) (*big.Int, error) {
+	n := b.running.Add(1)
+	defer b.running.Add(-1)
+	b.most.Store(max(b.most.Load(), n))
+	time.Sleep(time.Second)
+	return big.NewInt(7), nil
+}
+
+func TestCallLimiterLimitsCallsUnlessTheHostDoes(t *testing.T) {
+	for _, test := range []struct{ limit, set, most int }{
+		{3, 0, 3}, {3, 5, 5}, {0, 0, 64}, {1000, 0, 64}, {3, -1, 80},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &limitedBackend{Backend: memchain.New(), limit: test.limit}
+			h, _ := newHandler(t, b, chaingql.Options{
+				Limits: chaingql.Limits{InFlight: test.set, BackendTimeout: time.Hour}})
+			responses := postAll(h, 80, balanceOf)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			equal(t, "responses", len(responses), 80)
+			equal(t, fmt.Sprintf("most calls at once with %+v", test), int(b.most.Load()), test.most)
+		})
+	}
 }
 
 // postFrom sends a query from a network address.

@@ -54,6 +54,7 @@ type Backend struct {
 var (
 	_ chaingql.Backend        = (*Backend)(nil)
 	_ chaingql.BalanceBatcher = (*Backend)(nil)
+	_ chaingql.CallLimiter    = (*Backend)(nil)
 	_ chaingql.Epocher        = (*Backend)(nil)
 	_ chaingql.HashIndex      = (*Backend)(nil)
 	_ chaingql.SeqNoIndex     = (*Backend)(nil)
@@ -214,6 +215,10 @@ func dotted(version int) string {
 	}
 	return fmt.Sprintf("%d.%d.%d", version/10000, version/100%100, version%100)
 }
+
+// CallLimit returns twice the maximum number of connections, but at least 8, so that a Handler
+// has slots for each kind of calls.
+func (b *Backend) CallLimit() int { return max(8, 2*int(b.pool.Config().MaxConns)) }
 
 // Close ends every running Follow, waits for calls in progress, and closes all
 // connections. Shut down the Handler first. Further calls do nothing.
