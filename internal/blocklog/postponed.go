@@ -100,7 +100,7 @@ func (l *Log[B]) resume(g *shareGroup[B], wakes []xsync.Waker) []xsync.Waker {
 
 // setActive moves a group, unless it was removed, to the active ones or to the others.
 func (l *Log[B]) setActive(g *shareGroup[B], active bool) {
-	if l.byKey[g.key] != g || active == (g.slot < l.active) {
+	if g.slot < 0 || active == (g.slot < l.active) {
 		return
 	}
 	if active {

@@ -27,7 +27,7 @@ type shareGroup[B any] struct {
 	concerns func(workchain int32) bool
 	search   int32 // maximum number of blocks that one search evaluates
 	keep     int32 // maximum number of items
-	slot     int   // index in the log's groups; guarded by the log's lock
+	slot     int   // index in the log's groups, -1 when removed; guarded by the log's lock
 
 	mu      sync.Mutex
 	members []*Reader[B]
@@ -292,7 +292,7 @@ func (l *Log[B]) endAll(err error, wakes []xsync.Waker) []xsync.Waker {
 }
 
 func (l *Log[B]) remove(g *shareGroup[B]) {
-	if l.byKey[g.key] != g {
+	if g.slot < 0 {
 		return
 	}
 	l.setActive(g, false)
@@ -300,7 +300,7 @@ func (l *Log[B]) remove(g *shareGroup[B]) {
 	last := len(l.groups) - 1
 	l.swapGroups(g.slot, last)
 	l.groups[last] = nil
-	l.groups = l.groups[:last]
+	l.groups, g.slot = l.groups[:last], -1
 }
 
 // forEachGroup calls do for every group without holding a lock, and then for the groups that were added meanwhile. It
