@@ -117,7 +117,7 @@ func scanBlock(rows pgx.Rows) (block chaingql.Block, pruned chaingql.Cursor, som
 // one range of the index that contains the page's blocks in cursor order. The planner must
 // use that index regardless of its statistics, and the scan must be short:
 //
-//   - [planSQL] disables all plans except index scans.
+//   - [settingsSQL] disables all plans except index scans.
 //   - The three indexes compare cursors with different operators or collations, which yield
 //     the same order. A statement matches only one of them, so the planner cannot scan an
 //     index without shards to find the blocks of one shard.

@@ -20,11 +20,18 @@ const writerIdle = 5 * time.Second
 // the statement first, so callers receive context.DeadlineExceeded.
 const serverGrace = 2 * time.Second
 
-// planSQL makes plans independent of statistics and of the server's settings until the end of the
-// transaction: PostgreSQL reads every table through a matching index. It also turns off JIT compilation,
-// which would take longer than these statements.
-var planSQL = func() string {
-	set := []string{"set_config('enable_indexscan', 'on', true)"}
+// settingsSQL makes statements independent of the settings of the server, the database and the role until the end of
+// the transaction:
+//
+//   - Plans do not depend on statistics: PostgreSQL reads every table through a matching index.
+//   - JIT compilation, which would take longer than these statements, is off.
+//   - Times and bytes have the only formats in which pgx can read them as text. A Backend that polls receives text.
+//     The formats cannot be set when it connects, because PgBouncer refuses connections that set bytea_output.
+var settingsSQL = func() string {
+	set := []string{
+		"set_config('enable_indexscan', 'on', true)",
+		"set_config('datestyle', 'ISO', true)", "set_config('bytea_output', 'hex', true)",
+	}
 	for _, name := range []string{
 		"enable_bitmapscan", "enable_seqscan", "enable_sort", "enable_hashjoin", "enable_mergejoin", "jit",
 	} {
@@ -143,7 +150,7 @@ func (w *Writer) compare(ctx context.Context, tx pgx.Tx, coming source, newest c
 		cursor             chaingql.Cursor
 		arrived, preserved []byte
 	)
-	if _, err := tx.Exec(ctx, planSQL); err != nil {
+	if _, err := tx.Exec(ctx, settingsSQL); err != nil {
 		return err
 	}
 	n := len(coming.args)

@@ -33,8 +33,8 @@ func (b *Backend) LookupSQL() (hash, seqNo, time string) {
 	return b.lookupSQL(c, byHash), b.lookupSQL(c, bySeqNo), b.lookupSQL(c, b.byTime())
 }
 
-// PlanSQL is the statement that runs before the statement of a page and restricts its plan.
-var PlanSQL = planSQL
+// SettingsSQL is the statement that runs before the statement of a page. It restricts its plan.
+var SettingsSQL = settingsSQL
 
 // Writing returns the options of transactions that write.
 var Writing = writing

@@ -243,7 +243,7 @@ func explain(t *testing.T, conn *pgx.Conn, sql string, args []any) (plan string)
 		t.Fatal(err)
 	}
 	defer tx.Rollback(t.Context())
-	if _, err := tx.Exec(t.Context(), postgres.PlanSQL); err != nil {
+	if _, err := tx.Exec(t.Context(), postgres.SettingsSQL); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := tx.Query(t.Context(), execute, pgx.QueryExecModeSimpleProtocol)

@@ -67,7 +67,7 @@ func (w *Writer) pruneSome(ctx context.Context, tx pgx.Tx, before chaingql.Curso
 	}
 	before = min(before, newest)
 	limit := fmt.Sprintf("SET LOCAL lock_timeout = %d; ", pruneWait.Milliseconds())
-	if _, err := tx.Exec(ctx, limit+planSQL); err != nil {
+	if _, err := tx.Exec(ctx, limit+settingsSQL); err != nil {
 		return false, err
 	}
 	var (

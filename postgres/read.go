@@ -92,11 +92,11 @@ func (b *Backend) read(ctx context.Context, what string, do func(context.Context
 	return nil
 }
 
-// query runs a statement that reads, and calls scan for each row. [planSQL] precedes it in the same round trip.
+// query runs a statement that reads, and calls scan for each row. [settingsSQL] precedes it in the same round trip.
 // Without it, a prepared statement would keep the plan that suited the tables when they were empty.
 func (b *Backend) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	var batch pgx.Batch // its statements run in one transaction
-	batch.Queue(planSQL)
+	batch.Queue(settingsSQL)
 	batch.Queue(sql, args...)
 	results := b.pool.SendBatch(ctx, &batch)
 	defer results.Close()
