@@ -52,6 +52,11 @@ func (w *world) outcome() outcome {
 
 // firstError describes the first wrong block of a subscriber and the journal entries around it.
 func (s *subscriber) firstError(expected []int32, losses map[int]loss) string {
+	if len(s.silent) > 0 {
+		n := s.silent[0]
+		return fmt.Sprintf(", passed block %d%s without STREAM_GAP after the search; it was sent back to %v%s",
+			n, losses[int(n)], s.rewinds, s.around(n-20, n+20))
+	}
 	for i, due := range expected {
 		switch {
 		case i >= len(s.got):

@@ -58,6 +58,7 @@ type subscriber struct {
 	last      end
 	wrong     string // first protocol violation
 	rewinds   []rewind
+	silent    []int32        // blocks that the source never had, and for which it received no STREAM_GAP
 	until     int            // number of connections when the chain was replaced, if the last one had a running stream
 	refused   string         // cursor of the old chain when it received EPOCH_CHANGED
 	directly  bool           // received EPOCH_CHANGED in the stream that ran when the chain was replaced

@@ -38,9 +38,9 @@ func judge(got, expected []int32) (v verdict) {
 }
 
 // verdict judges the blocks that a subscriber has received at the end of a run. It also returns the
-// numbers of the blocks that were due.
+// numbers of the blocks that were due. It sets s.silent.
 func (s *subscriber) verdict(losses map[int]loss) (verdict, []int32) {
-	silent := 0
+	s.silent = nil
 	got := make(map[int32]bool, len(s.got))
 	for _, n := range s.got {
 		got[n] = true
@@ -54,11 +54,11 @@ func (s *subscriber) verdict(losses map[int]loss) (verdict, []int32) {
 			continue
 		}
 		if !excused && !s.receivedGapFor(l, n) {
-			silent++
+			s.silent = append(s.silent, n)
 		}
 	}
 	v := judge(s.got, due)
-	v.silent = silent
+	v.silent = len(s.silent)
 	return v, due
 }
 
