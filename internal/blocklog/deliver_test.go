@@ -93,6 +93,31 @@ func BenchmarkDeliverToTenThousandGroups(b *testing.B) {
 	}
 }
 
+// readWhenWoken joins a reader. Each time that it is woken, a goroutine reads all available blocks and passes them to
+// received.
+func readWhenWoken(t *testing.T, l *Log[int], i Interest[int], received func(Item)) *Reader[int] {
+	work := make(chan struct{}, 1)
+	i.Wake = xsync.WakeFunc(func() {
+		select {
+		case work <- struct{}{}:
+		default:
+		}
+	})
+	r, err := l.Join(i)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for range work {
+			for item, err := r.Next(); err == nil && item.Payload != nil; item, err = r.Next() {
+				received(item)
+			}
+		}
+	}()
+	t.Cleanup(func() { close(work) })
+	return r
+}
+
 // A client with many subscriptions must not delay the blocks of others. Its own readers evaluate the blocks later.
 func TestClientWithManyGroupsDoesNotDelayThoseOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,8 +132,7 @@ func TestClientWithManyGroupsDoesNotDelayThoseOfOthers(t *testing.T) {
 			if i == groups {
 				client.Live = new(xsync.Usage)
 			}
-			work := make(chan struct{}, 1)
-			r, err := l.Join(Interest[int]{
+			readers[i] = readWhenWoken(t, l, Interest[int]{
 				Key:    fmt.Sprint(i),
 				Client: client,
 				Eval: func(b int) []byte {
@@ -120,29 +144,12 @@ func TestClientWithManyGroupsDoesNotDelayThoseOfOthers(t *testing.T) {
 					}
 					return fmt.Append(nil, b)
 				},
-				Wake: xsync.WakeFunc(func() {
-					select {
-					case work <- struct{}{}:
-					default:
-					}
-				}),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			readers[i] = r
-			go func() {
-				for range work {
-					item, err := r.Next()
-					for ; err == nil && item.Payload != nil; item, err = r.Next() {
-						got[i] = append(got[i], string(item.Payload))
-						if i == groups {
-							last = time.Now()
-						}
-					}
+			}, func(item Item) {
+				got[i] = append(got[i], string(item.Payload))
+				if i == groups {
+					last = time.Now()
 				}
-			}()
-			t.Cleanup(func() { close(work) })
+			})
 		}
 		synctest.Wait()
 		began := time.Now()

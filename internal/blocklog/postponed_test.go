@@ -138,28 +138,10 @@ func TestGroupIsRarelyPostponedForOneOfItsClients(t *testing.T) {
 			if i == 0 {
 				client.Live.Add(time.Second)
 			}
-			work := make(chan struct{}, 1)
-			r, err := l.Join(Interest[int]{Key: "k", Client: client,
-				Wake: xsync.WakeFunc(func() {
-					select {
-					case work <- struct{}{}:
-					default:
-					}
-				}),
-				Eval: func(b int) []byte {
-					evaluated.Add(1)
-					return every(1)(b)
-				}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() {
-				for range work {
-					for item, err := r.Next(); err == nil && item.Payload != nil; item, err = r.Next() {
-					}
-				}
-			}()
-			defer close(work)
+			r := readWhenWoken(t, l, Interest[int]{Key: "k", Client: client, Eval: func(b int) []byte {
+				evaluated.Add(1)
+				return every(1)(b)
+			}}, func(Item) {})
 			defer r.Close()
 		}
 		for range blocks {
