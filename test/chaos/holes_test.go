@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/backendtest"
 	"github.com/chaingql/chaingql/memchain"
 )
 
@@ -32,7 +33,7 @@ type hole struct {
 	noticed chan struct{}   // closed when the service searches for the blocks with Blocks
 
 	// Guarded by source.mu.
-	asked, filled time.Time // when the service started to search, and when the hole was filled
+	asked, filled time.Time // when the service first searched for its blocks, and when the hole was filled
 	replaced      int       // number of the service that was shut down during the search; -1 if there is none
 }
 
@@ -56,7 +57,7 @@ func (s *source) hide(h *hole) {
 func (s *source) watch(h *hole) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.asked, h.noticed = time.Time{}, make(chan struct{})
+	h.noticed = make(chan struct{})
 }
 
 // fill closes a hole, so that the source has its blocks from now on.
@@ -85,32 +86,57 @@ func (s *source) lacks(c chaingql.Cursor) bool {
 	return false
 }
 
-// missing returns the number of blocks in open holes. It also records whether the query searches for
-// these blocks: only a service that searches for missing blocks sends such a query.
-func (s *source) missing(q chaingql.BlocksQuery) (n int) {
+// missing returns the number of blocks in open holes.
+func (s *source) missing() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.holes {
-		if !h.filled.IsZero() {
-			continue
-		}
-		n += len(h.blocks)
-		for c := range h.blocks {
-			searched := q.Workchain != nil && q.First+q.Last > 1 && q.After < c && c < q.Before &&
-				(q.Shard == nil || *q.Shard == h.shard)
-			if searched && h.asked.IsZero() {
-				h.asked = time.Now()
-				close(h.noticed)
-			}
+		if h.filled.IsZero() {
+			n += len(h.blocks)
 		}
 	}
 	return n
 }
 
+// notice records which holes the query searches: only a service that searches for missing blocks sends such a query.
+func (s *source) notice(q chaingql.BlocksQuery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.holes {
+		if !h.filled.IsZero() || h.isNoticed() {
+			continue
+		}
+		for c := range h.blocks {
+			if q.Workchain == nil || q.First+q.Last < 2 || c <= q.After || c >= q.Before ||
+				q.Shard != nil && *q.Shard != h.shard {
+				continue
+			}
+			if h.asked.IsZero() {
+				h.asked = time.Now()
+			}
+			close(h.noticed)
+			break
+		}
+	}
+}
+
+// A noticing Backend records searches for missing blocks in its source. It records them before the faults of chaos,
+// because a service that searches reports the gap even if its first reads fail.
+type noticing struct {
+	*backendtest.ChaosBackend
+	source *source
+}
+
+// Blocks implements [chaingql.Backend].
+func (n noticing) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
+	n.source.notice(q)
+	return n.ChaosBackend.Blocks(ctx, q)
+}
+
 // Blocks implements [chaingql.Backend].
 func (s *source) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql.Block, error) {
 	first, last := q.First, q.Last
-	if more := s.missing(q); first > 0 {
+	if more := s.missing(); first > 0 {
 		q.First += more
 	} else {
 		q.Last += more

@@ -93,7 +93,8 @@ func newWorld(s size, seed uint64, logs bool) (*world, error) {
 	if logs {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	if w.host, err = newService(w.chaos, w.truth.place, max(16, min(256, s.blocks/10)), logger); err != nil {
+	window := max(16, min(256, s.blocks/10))
+	if w.host, err = newService(noticing{w.chaos, w.source}, w.truth.place, window, logger); err != nil {
 		return nil, err
 	}
 	if w.wide, err = newProxy(w.host.addr, false, seed); err == nil {
