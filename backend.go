@@ -121,8 +121,9 @@ type BalanceBatcher interface {
 // receive slots in turns.
 type CallLimiter interface {
 	// CallLimit returns the number of calls for queries that the Handler makes at a time, unless the host sets
-	// Limits.InFlight. The number may be twice what the Backend serves at a time, so that it need not wait for the
-	// Handler. A number that is not positive, or higher than the default of InFlight, has no effect. New calls it once.
+	// Limits.InFlight to something else than its default. The number should be about three times what the Backend
+	// serves at a time, because each slow kind of calls receives only a part of it (see Limits.InFlight). A number that
+	// is not positive, or higher than the default of InFlight, has no effect. New calls it once.
 	CallLimit() int
 }
 

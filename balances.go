@@ -89,11 +89,7 @@ func (r *resolvers) readBatch(ctx context.Context, c *call) (err error) {
 		return err
 	}
 	defer r.waited(c, &err)
-	kind := r.slots.batches
-	if len(addrs) == 1 {
-		kind = nil
-	}
-	slot := r.slot(c, kind)
+	slot := r.slot(c, r.slots.batches)
 	if err := slot.Acquire(ctx); err != nil {
 		return err
 	}

@@ -109,12 +109,12 @@ func New(b Backend, opts *Options) *Handler {
 	resolve.numbers, _ = b.(SeqNoIndex)
 	resolve.times, _ = b.(TimeIndex)
 	calls := l.InFlight
-	if limiter, ok := b.(CallLimiter); ok && opts.Limits.InFlight == 0 {
+	if limiter, ok := b.(CallLimiter); ok && calls == DefaultLimits().InFlight {
 		if limit := limiter.CallLimit(); limit > 0 {
 			calls = min(calls, limit)
 		}
 	}
-	if resolve.slots = newInFlight(calls); l.InFlight > 0 {
+	if resolve.slots = newInFlight(calls, l.InFlight); l.InFlight > 0 {
 		resolve.waiting = newPlaces(shareOf(l.Requests, backendShare))
 		h.hostRuns = xsync.NewFairSemaphore[*peer](l.InFlight)
 	}

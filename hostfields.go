@@ -37,8 +37,9 @@ type SchemaExtension struct {
 	// of one query run one after the other on one goroutine. Different queries run concurrently. While thunks wait, all
 	// values of the field stay in memory, so lists with thunks should have at most a few hundred items.
 	//
-	// Each field of Query holds one slot of Limits.InFlight until everything nested in the field has been resolved.
-	// After Limits.BackendTimeout, Context is done, the resolvers must return, and the client receives TIMEOUT.
+	// At most Limits.InFlight fields of Query are resolved at once, in addition to the calls of the Backend. Each
+	// counts until everything nested in it has been resolved. Further ones wait like calls of the Backend. After
+	// Limits.BackendTimeout, Context is done, the resolvers must return, and the client receives TIMEOUT.
 	// Limits.ResponseBytes counts 32 additional bytes for each value.
 	//
 	// If a resolver's error has a method Extensions() map[string]any, like graphql-go's ExtendedError, the client
@@ -128,8 +129,8 @@ func (s SchemaExtension) clone() SchemaExtension {
 	return s
 }
 
-// enter is called before a field of the host is resolved. A field of Query takes a slot and has a timeout, like a
-// Backend call. An event of a subscription has only the timeout.
+// enter is called before a field of the host is resolved. A field of Query takes a slot of its own kind and has a
+// timeout, like a Backend call. An event of a subscription has only the timeout.
 func (r *resolvers) enter(ctx context.Context, src any) (within context.Context, leave func(), err error) {
 	c, isQuery := src.(*call)
 	if !isQuery {
@@ -139,7 +140,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 	if err := r.wait(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	slot := r.slot(c, nil)
+	slot := callSlot{r, c.remoteAddr(), r.slots.own, nil}
 	if err := slot.Acquire(ctx); err != nil {
 		r.waited(c, &err)
 		return nil, nil, err

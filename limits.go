@@ -106,13 +106,14 @@ type Limits struct {
 	// bytes. Default: 64 MiB.
 	WindowBytes int
 
-	// InFlight is the maximum number of concurrent Backend calls for queries. At most three eighths of them are for
-	// pages, a quarter for single blocks, and an eighth for several balances. If InFlight is less than 8, all of
-	// them may be of one kind. Further calls wait for at most half of BackendTimeout. Then they fail with
-	// SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of clients with waiting calls receive slots in
-	// turns. At most eleven sixteenths of Requests wait for the Backend, so that other requests are still served, and
-	// a higher InFlight has no effect. Of these places, one address may have as many as are free. Further queries fail
-	// at once with SERVICE_UNAVAILABLE. Default: 64, or the limit of a Backend that is a CallLimiter.
+	// InFlight is the maximum number of concurrent Backend calls for queries, and also that of the host's own fields in
+	// queries. At most three eighths of the calls are for pages, a quarter for single blocks, and a quarter for several
+	// balances. If InFlight is less than 8, all of them may be of one kind. Further calls and fields wait for at most
+	// half of BackendTimeout. Then they fail with SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of
+	// clients with waiting calls receive slots in turns. At most eleven sixteenths of Requests wait like this or for
+	// the Backend, so that other requests are still served, and a higher InFlight has no effect. Of these places, one
+	// address may have as many as are free. Further queries fail at once with SERVICE_UNAVAILABLE. Default: 64. If the
+	// Backend is a CallLimiter, this default also means at most as many calls as its limit.
 	InFlight int
 
 	// MessageRate is the maximum number of messages, pings, pongs and empty fragments per second from the client of one

@@ -250,8 +250,12 @@ func TestExpensiveQueriesDoNotDelayCheapOnes(t *testing.T) {
 
 func TestQueryWaitsForAnInFlightSlotOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		own := graphql.Fields{"own": {Type: graphql.Int}}
+		release := make(chan struct{})
+		own := graphql.Fields{"own": blockingField(release)}
 		h, _, free := newBusyHandler(t, chaingql.SchemaExtension{Queries: own})
+		var hanging sync.WaitGroup
+		hanging.Go(func() { query(h, `{own(ignoreContext:true)}`, nil) })
+		synctest.Wait()
 		for _, document := range []string{
 			manyBalances(50),
 			`{a:own b:own c:own}`,
@@ -263,6 +267,8 @@ func TestQueryWaitsForAnInFlightSlotOnlyOnce(t *testing.T) {
 			equal(t, "time", time.Since(began), 2500*time.Millisecond)
 		}
 		free()
+		close(release)
+		hanging.Wait()
 	})
 }
 
@@ -283,16 +289,17 @@ func (s slowDisk) Balances(ctx context.Context, addrs []chaingql.Address) ([]*bi
 
 func TestPagesAndManyBalancesDoNotDelaySingleBalances(t *testing.T) {
 	for name, row := range map[string]struct {
-		body     func(int) string
-		inFlight int // of InFlight 8
+		body            func(int) string
+		inFlight, slots int
 	}{
-		"pages":    {pageOf, 3},
-		"balances": {func(int) string { return body(manyBalances(2), nil) }, 1},
+		"pages":                {pageOf, 8, 3},
+		"balances":             {func(int) string { return body(manyBalances(2), nil) }, 8, 2},
+		"balances, 12 at once": {func(int) string { return body(manyBalances(2), nil) }, 12, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, _ := newHandler(t, slowDisk{memchain.New()}, chaingql.Options{
-					Limits: chaingql.Limits{InFlight: 8}, WindowSize: -1})
+					Limits: chaingql.Limits{InFlight: row.inFlight}, WindowSize: -1})
 				statuses := make(chan int, 20)
 				for i := range cap(statuses) {
 					go func() { statuses <- post(h, row.body(i)).Code }()
@@ -308,7 +315,7 @@ func TestPagesAndManyBalancesDoNotDelaySingleBalances(t *testing.T) {
 					}
 				}
 				// As many end after one second, two and three. The others wait for 2.5 s.
-				equal(t, "slow queries that succeed", succeeded, 3*row.inFlight)
+				equal(t, "slow queries that succeed", succeeded, 3*row.slots)
 			})
 		})
 	}

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/graphql-go/graphql"
+
 	"github.com/chaingql/chaingql"
 	"github.com/chaingql/chaingql/memchain"
 )
@@ -56,9 +58,9 @@ func (b *limitedBackend) Balance(context.Context, chaingql.Address) (*big.Int, e
 	return big.NewInt(7), nil
 }
 
-func TestCallLimiterLimitsCallsUnlessTheHostDoes(t *testing.T) {
+func TestCallLimiterReplacesTheDefaultOfInFlight(t *testing.T) {
 	for _, test := range []struct{ limit, set, most int }{
-		{3, 0, 3}, {3, 5, 5}, {0, 0, 64}, {1000, 0, 64}, {3, -1, 80},
+		{3, 0, 3}, {3, 64, 3}, {3, 5, 5}, {3, 65, 65}, {0, 0, 64}, {1000, 0, 64}, {3, -1, 80},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &limitedBackend{Backend: memchain.New(), limit: test.limit}
@@ -71,6 +73,22 @@ func TestCallLimiterLimitsCallsUnlessTheHostDoes(t *testing.T) {
 			equal(t, fmt.Sprintf("most calls at once with %+v", test), int(b.most.Load()), test.most)
 		})
 	}
+}
+
+func TestHangingHostFieldsDoNotDelayCallsOfTheBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHandler(t, &limitedBackend{Backend: memchain.New(), limit: 8}, chaingql.Options{
+			Schema: chaingql.SchemaExtension{Queries: graphql.Fields{"stuck": blockingField(nil)}}})
+		var all sync.WaitGroup
+		defer all.Wait()
+		for range 100 {
+			all.Go(func() { postFrom(h, "192.0.2.1:80", body(`{stuck}`, nil)) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		equal(t, "status of a balance", postFrom(h, "192.0.2.2:80", balanceOf(1)).Code, 200)
+		equal(t, "time of a balance", time.Since(began), time.Second)
+	})
 }
 
 // postFrom sends a query from a network address.

@@ -14,7 +14,7 @@ import (
 const (
 	pageEighths   = 3
 	lookupEighths = 2
-	batchEighths  = 1
+	batchEighths  = 2
 )
 
 // callSlots are slots for Backend calls. Clients that wait receive them in turns: otherwise each call of one client
@@ -28,11 +28,13 @@ type callTurn struct {
 	isSlow bool
 }
 
-// inFlight holds the slots of Limits.InFlight. A call needs one of all, and one of its kind if that is slow. All are
-// nil if there is no limit.
-type inFlight struct{ all, pages, lookups, batches *callSlots }
+// inFlight holds the slots of Limits.InFlight. A call of the Backend needs one of all, and one of its kind if that is
+// slow. A field of the host needs one of own: if it is slow, calls of the Backend need not wait for it. All are nil if
+// there is no limit.
+type inFlight struct{ all, pages, lookups, batches, own *callSlots }
 
-func newInFlight(limit int) inFlight {
+// newInFlight returns slots for limit calls of the Backend and own fields of the host.
+func newInFlight(limit, own int) inFlight {
 	if limit <= 0 {
 		return inFlight{}
 	}
@@ -42,25 +44,28 @@ func newInFlight(limit int) inFlight {
 		}
 		return xsync.NewFairSemaphore[callTurn](limit/8*eighths + limit%8*eighths/8)
 	}
-	return inFlight{share(8), share(pageEighths), share(lookupEighths), share(batchEighths)}
+	return inFlight{share(8), share(pageEighths), share(lookupEighths), share(batchEighths),
+		xsync.NewFairSemaphore[callTurn](own)}
 }
 
-// A callSlot is the slot of one Backend call.
+// A callSlot is the slot of one call.
 type callSlot struct {
-	r      *resolvers
-	remote string // the network address of the client
-	kind   *callSlots
+	r         *resolvers
+	remote    string // the network address of the client
+	all, kind *callSlots
 }
 
 // slot returns the slot for a Backend call of a query. It is also one of kind, unless that is nil.
-func (r *resolvers) slot(c *call, kind *callSlots) callSlot { return callSlot{r, c.remoteAddr(), kind} }
+func (r *resolvers) slot(c *call, kind *callSlots) callSlot {
+	return callSlot{r, c.remoteAddr(), r.slots.all, kind}
+}
 
 // TryAcquire takes the slot if one is free, and reports whether it did.
 func (s callSlot) TryAcquire() bool {
 	if !s.kind.TryAcquire() {
 		return false
 	}
-	if s.r.slots.all.TryAcquire() {
+	if s.all.TryAcquire() {
 		return true
 	}
 	s.kind.Release()
@@ -74,13 +79,13 @@ func (s callSlot) TryAcquire() bool {
 func (s callSlot) Acquire(ctx context.Context) error {
 	most := patience(s.r.timeout)
 	if s.kind == nil {
-		return s.take(ctx, s.r.slots.all, most)
+		return s.take(ctx, s.all, most)
 	}
 	began := xsync.Clock(0)
 	if err := s.take(ctx, s.kind, most); err != nil {
 		return err
 	}
-	err := s.take(ctx, s.r.slots.all, max(1, most-(xsync.Clock(0)-began)))
+	err := s.take(ctx, s.all, max(1, most-(xsync.Clock(0)-began)))
 	if err != nil {
 		s.kind.Release()
 	}
@@ -100,6 +105,6 @@ func (s callSlot) take(ctx context.Context, slots *callSlots, patience time.Dura
 
 // Release frees the slot.
 func (s callSlot) Release() {
-	s.r.slots.all.Release()
+	s.all.Release()
 	s.kind.Release()
 }

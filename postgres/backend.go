@@ -216,9 +216,9 @@ func dotted(version int) string {
 	return fmt.Sprintf("%d.%d.%d", version/10000, version/100%100, version%100)
 }
 
-// CallLimit returns twice the maximum number of connections, but at least 8, so that a Handler
-// has slots for each kind of calls.
-func (b *Backend) CallLimit() int { return max(8, 2*int(b.pool.Config().MaxConns)) }
+// CallLimit returns three times the maximum number of connections, but at least 8. A quarter of
+// this is for single blocks, and a quarter for several balances: as many as may use the pool.
+func (b *Backend) CallLimit() int { return max(8, 3*int(b.pool.Config().MaxConns)) }
 
 // Close ends every running Follow, waits for calls in progress, and closes all
 // connections. Shut down the Handler first. Further calls do nothing.

@@ -65,8 +65,8 @@ func TestTimeoutLimitsConnectionAttempts(t *testing.T) {
 	}
 }
 
-func TestCallLimitIsTwiceThePool(t *testing.T) {
-	for most, want := range map[int]int{1: 8, 4: 8, 7: 14} {
+func TestCallLimitIsThreeTimesThePool(t *testing.T) {
+	for most, want := range map[int]int{1: 8, 4: 12, 7: 21} {
 		b := open(t, fmt.Sprintf("%s pool_max_conns=%d", sharedServer(t).dsn("postgres"), most), nil)
 		if got := b.CallLimit(); got != want {
 			t.Errorf("with %d connections, CallLimit is %d, want %d", most, got, want)
