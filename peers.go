@@ -81,7 +81,7 @@ func (p *peers) leave(gone *peer) {
 	if gone.active--; gone.active > 0 || !gone.at.Addr().IsValid() {
 		return
 	}
-	if gone.pages.Time() == 0 && gone.turns.Time() == 0 {
+	if max(gone.pages.Time(), gone.turns.Time(), gone.live.Time()) == 0 {
 		delete(p.of, gone.at)
 		return
 	}

@@ -60,8 +60,11 @@ func TestUsageOfAPeerIsKeptAfterItHasLeft(t *testing.T) {
 		}
 		for i := range 2 * maxLeftPeers {
 			p := all.enter(fmt.Sprintf("127.0.0.1:%d", 1000+i))
-			if i%2 > 0 {
+			switch i % 4 {
+			case 1:
 				p.pages.Add(time.Second)
+			case 3:
+				p.live.Add(time.Second)
 			}
 			all.leave(p)
 		}
