@@ -156,6 +156,10 @@ func (e *subscription) listen(ctx context.Context, l *listener) error {
 	}
 }
 
+// noIdleTimeout turns off idle_session_timeout, which PostgreSQL has since version 14: it does not count notifications,
+// so it would end the session of each listener.
+const noIdleTimeout = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'"
+
 // dial opens a connection and runs LISTEN on it.
 func (e *subscription) dial(ctx context.Context) (*pgx.Conn, error) {
 	config := e.config.Copy()
@@ -166,9 +170,11 @@ func (e *subscription) dial(ctx context.Context) (*pgx.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
-		closeConn(conn)
-		return nil, err
+	for _, statement := range []string{noIdleTimeout, "LISTEN " + channel} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			closeConn(conn)
+			return nil, err
+		}
 	}
 	return conn, nil
 }

@@ -61,6 +61,21 @@ func TestCloseStopsListenerWhileFollowYields(t *testing.T) {
 	expectError(t, r.end(t), "the Backend was closed")
 }
 
+// PostgreSQL does not count the notifications that it sends, so the session of a listener is always idle.
+func TestFollowDoesNotEndAfterIdleSessionTimeout(t *testing.T) {
+	s := sharedServer(t)
+	opts := &postgres.Options{Schema: newSchema(), RecheckInterval: time.Hour} // only notifications wake Follow
+	w := writer(t, open(t, s.dsn("postgres"), opts))
+	r := read(t, open(t, s.dsn("postgres")+" idle_session_timeout=300ms", opts), "")
+	for _, order := range []chaingql.Cursor{"01", "02", "03", "04"} {
+		if err := w.Append(t.Context(), at(order)...); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(t, at(order)...)
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
 func TestDestinationsDifferIfListenersMustNotBeShared(t *testing.T) {
 	const plain = "postgres://app:one@db:5432/chain?sslmode=disable"
 	for _, row := range []struct {
