@@ -1,12 +1,15 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/chaingql/chaingql"
+	"github.com/chaingql/chaingql/internal/testkit"
 	"github.com/chaingql/chaingql/postgres"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestBackendsOfOneDatabaseShareOneListener(t *testing.T) {
@@ -61,19 +64,38 @@ func TestCloseStopsListenerWhileFollowYields(t *testing.T) {
 	expectError(t, r.end(t), "the Backend was closed")
 }
 
-// PostgreSQL does not count the notifications that it sends, so the session of a listener is always idle.
+// PostgreSQL does not count the notifications that it sends, so the session of a listener is always idle. The test sets
+// the timeout when the pool is full, because new timeouts apply only to new connections.
 func TestFollowDoesNotEndAfterIdleSessionTimeout(t *testing.T) {
+	t.Parallel() // it waits for the timeout
 	s := sharedServer(t)
-	opts := &postgres.Options{Schema: newSchema(), RecheckInterval: time.Hour} // only notifications wake Follow
-	w := writer(t, open(t, s.dsn("postgres"), opts))
-	r := read(t, open(t, s.dsn("postgres")+" idle_session_timeout=300ms", opts), "")
-	for _, order := range []chaingql.Cursor{"01", "02", "03", "04"} {
-		if err := w.Append(t.Context(), at(order)...); err != nil {
-			t.Fatal(err)
-		}
-		r.expect(t, at(order)...)
-		time.Sleep(200 * time.Millisecond)
+	if s.version(t) < 140000 {
+		testkit.Missing(t, "PostgreSQL 14, which idle_session_timeout needs,")
 	}
+	database := fmt.Sprintf("idle%d", schemas.Add(1))
+	s.admin(t, "CREATE DATABASE "+database)
+	b := open(t, s.dsn(database)+" pool_max_conns=2", &postgres.Options{RecheckInterval: time.Hour}) // no polling
+	w := writer(t, b)
+	fillPool(t, b)
+	s.admin(t, "ALTER DATABASE "+database+" SET idle_session_timeout = '1s'")
+	r := read(t, b, "")
+	if err := w.Append(t.Context(), at("01")...); err != nil {
+		t.Fatal(err)
+	}
+	r.expect(t, at("01")...)
+	other, err := pgx.Connect(t.Context(), s.dsn(database)) // after the listener, so the server would end that first
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background())
+	waiting, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = other.WaitForNotification(waiting)
+	expectError(t, err, "idle-session timeout")
+	if err := w.Append(t.Context(), at("02")...); err != nil {
+		t.Fatal(err)
+	}
+	r.expect(t, at("02")...)
 }
 
 func TestDestinationsDifferIfListenersMustNotBeShared(t *testing.T) {
