@@ -88,8 +88,9 @@ func TestSlowPagesAreLimitedDuringSearch(t *testing.T) {
 	short, cancel := context.WithTimeout(marked, 50*time.Millisecond)
 	defer cancel()
 	_, err = b.Blocks(short, chaingql.BlocksQuery{After: all[2_000].Cursor, First: 100})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("page for a subscription that resumes: got error %v, want none until the deadline", err)
+	// The pages in progress may take all the room of the connection.
+	if !errors.Is(err, context.DeadlineExceeded) && (err == nil || !strings.Contains(err.Error(), "too many pages")) {
+		t.Errorf("page for a subscription that resumes: got error %v, want none until the time is too short", err)
 	}
 	resume()
 	end()
