@@ -100,7 +100,7 @@ func callerOf(t testing.TB, h http.Handler) *caller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.RequestURI = "/demo/graphql"
+	r.RequestURI, r.RemoteAddr = "/demo/graphql", "192.0.2.1:80"
 	r.Header.Set("Content-Type", "application/json")
 	r.SetPathValue("project", "demo")
 	c := &caller{handler: h, request: r, header: http.Header{}}

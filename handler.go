@@ -116,7 +116,7 @@ func New(b Backend, opts *Options) *Handler {
 	}
 	if resolve.slots = newInFlight(calls, l.InFlight); l.InFlight > 0 {
 		resolve.waiting = newPlaces(shareOf(l.Requests, backendShare))
-		h.hostRuns = xsync.NewFairSemaphore[*peer](l.InFlight)
+		h.hostRuns = xsync.NewSharedSemaphore[*peer](l.InFlight)
 	}
 	resolve.held = xsync.NewBudget(l.PendingResponseBytes / waitingDivisor)
 	resolve.limit, resolve.reading = h.events.limit, h.events.reading

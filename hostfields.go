@@ -140,7 +140,7 @@ func (r *resolvers) enter(ctx context.Context, src any) (within context.Context,
 	if err := r.wait(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	slot := callSlot{r, c.remoteAddr(), r.slots.own, nil}
+	slot := r.ownSlot(c)
 	if err := slot.Acquire(ctx); err != nil {
 		r.waited(c, &err)
 		return nil, nil, err
@@ -247,7 +247,7 @@ func (f *hostStream) respond(ctx context.Context, op *plan.Bound, event any) (re
 	if !f.h.hostRuns.Acquire(ctx, f.peer, 0) {
 		return nil, shuttingDown().Error // nobody receives it: the client has left
 	}
-	defer f.h.hostRuns.Release()
+	defer f.h.hostRuns.Release(f.peer)
 	out := &responseShare{budget: f.h.responses, minLag: stalledAfter}
 	defer f.h.responses.Free(&out.Reservation)
 	op.Reservation = out

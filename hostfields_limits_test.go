@@ -80,8 +80,8 @@ func TestHangingHostFieldKeepsItsInFlightSlot(t *testing.T) {
 		})
 		var hanging sync.WaitGroup
 		responses := make(chan *httptest.ResponseRecorder, 2)
-		for range 2 {
-			hanging.Go(func() { responses <- post(h, body(`{stuck(ignoreContext:true)}`, nil)) })
+		for i := range 2 {
+			hanging.Go(func() { responses <- postFrom(h, clientAt(i), body(`{stuck(ignoreContext:true)}`, nil)) })
 		}
 		synctest.Wait()
 		refused := post(h, body(`{free again:free}`, nil))

@@ -289,8 +289,10 @@ func TestHostEventsOfClientsAreResolvedInTurns(t *testing.T) {
 		for range 10 {
 			subscribed("192.0.2.1", 3)
 		}
+		equal(t, "events of one client that are resolved", len(asked), 1) // as many as are free
 		other := subscribed("192.0.2.2", 1)
-		for range 4 { // two events that began before, and one of each client
+		equal(t, "events of both clients that are resolved", len(asked), 2)
+		for range 4 {
 			release <- struct{}{}
 			synctest.Wait()
 		}

@@ -108,7 +108,8 @@ type Limits struct {
 
 	// InFlight is the maximum number of concurrent Backend calls for queries, and also that of the host's own fields in
 	// queries. At most three eighths of the calls are for pages, a quarter for single blocks, and a quarter for several
-	// balances. If InFlight is less than 8, all of them may be of one kind. Further calls and fields wait for at most
+	// balances. If InFlight is less than 8, all of them may be of one kind. Of each of these kinds, and of the fields,
+	// one address may have as many as are free, in addition to an eighth. Further calls and fields wait for at most
 	// half of BackendTimeout. Then they fail with SERVICE_UNAVAILABLE (over HTTP with status 503). The addresses of
 	// clients with waiting calls receive slots in turns. At most eleven sixteenths of Requests wait like this or for
 	// the Backend, so that other requests are still served, and a higher InFlight has no effect. Of these places, one

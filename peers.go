@@ -3,6 +3,7 @@ package chaingql
 import (
 	"container/list"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"github.com/chaingql/chaingql/internal/blocklog"
@@ -104,8 +105,10 @@ var (
 // clients. A host that replaces the address of its proxy by that of the client has no port. The result is invalid if
 // remote is no address.
 func peerAt(remote string) netip.AddrPort {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
+	var at netip.AddrPort
+	if strings.HasPrefix(remote, "[") || strings.Count(remote, ":") == 1 { // the wrong function would allocate an error
+		at, _ = netip.ParseAddrPort(remote)
+	} else {
 		addr, _ := netip.ParseAddr(remote)
 		at = netip.AddrPortFrom(addr, 0)
 	}

@@ -58,7 +58,7 @@ func TestBackendCallsInFlightAreLimited(t *testing.T) {
 				responses := make(chan *httptest.ResponseRecorder, 5)
 				var all sync.WaitGroup
 				for i := range cap(responses) {
-					all.Go(func() { responses <- post(h, body(i)) })
+					all.Go(func() { responses <- postFrom(h, clientAt(i), body(i)) })
 					synctest.Wait()
 				}
 				time.Sleep(2500*time.Millisecond - 1)
@@ -302,7 +302,7 @@ func TestPagesAndManyBalancesDoNotDelaySingleBalances(t *testing.T) {
 					Limits: chaingql.Limits{InFlight: row.inFlight}, WindowSize: -1})
 				statuses := make(chan int, 20)
 				for i := range cap(statuses) {
-					go func() { statuses <- post(h, row.body(i)).Code }()
+					go func() { statuses <- postFrom(h, clientAt(i), row.body(i)).Code }()
 				}
 				synctest.Wait()
 				began := time.Now()

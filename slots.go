@@ -3,7 +3,6 @@ package chaingql
 import (
 	"context"
 	"net/netip"
-	"time"
 
 	"github.com/chaingql/chaingql/internal/xsync"
 )
@@ -21,16 +20,17 @@ const (
 // would wait for hundreds of those of another one.
 type callSlots = xsync.FairSemaphore[callTurn]
 
-// A callTurn is that of a peer. Its calls with a slot of their kind have turns of their own for one of all: otherwise
-// they would keep that slot while they wait for many other calls of the peer.
+// A callTurn is that of a peer. In turns for one of all slots, hasKind distinguishes its calls with a slot of their
+// kind: otherwise they would keep that slot while they wait for many other calls of the peer.
 type callTurn struct {
-	peer   netip.AddrPort
-	isSlow bool
+	peer    netip.AddrPort
+	hasKind bool
 }
 
 // inFlight holds the slots of Limits.InFlight. A call of the Backend needs one of all, and one of its kind if that is
-// slow. A field of the host needs one of own: if it is slow, calls of the Backend need not wait for it. All are nil if
-// there is no limit.
+// slow. A field of the host needs one of own: if it is slow, calls of the Backend need not wait for it. A peer may have
+// only as many slots of a kind, or for fields, as are free, because its calls may take until their deadline. All are
+// nil if there is no limit.
 type inFlight struct{ all, pages, lookups, batches, own *callSlots }
 
 // newInFlight returns slots for limit calls of the Backend and own fields of the host.
@@ -42,16 +42,16 @@ func newInFlight(limit, own int) inFlight {
 		if limit < 8 {
 			eighths = 8
 		}
-		return xsync.NewFairSemaphore[callTurn](limit/8*eighths + limit%8*eighths/8)
+		return xsync.NewSharedSemaphore[callTurn](limit/8*eighths + limit%8*eighths/8)
 	}
-	return inFlight{share(8), share(pageEighths), share(lookupEighths), share(batchEighths),
-		xsync.NewFairSemaphore[callTurn](own)}
+	return inFlight{xsync.NewFairSemaphore[callTurn](limit), share(pageEighths), share(lookupEighths),
+		share(batchEighths), xsync.NewSharedSemaphore[callTurn](own)}
 }
 
-// A callSlot is the slot of one call.
+// A callSlot is the slot of one call of a peer. It consists of one of all and one of its kind; each may be nil.
 type callSlot struct {
 	r         *resolvers
-	remote    string // the network address of the client
+	remote    string // the network address of the peer
 	all, kind *callSlots
 }
 
@@ -60,15 +60,18 @@ func (r *resolvers) slot(c *call, kind *callSlots) callSlot {
 	return callSlot{r, c.remoteAddr(), r.slots.all, kind}
 }
 
+// ownSlot returns the slot for a field of the host.
+func (r *resolvers) ownSlot(c *call) callSlot { return callSlot{r, c.remoteAddr(), nil, r.slots.own} }
+
 // TryAcquire takes the slot if one is free, and reports whether it did.
 func (s callSlot) TryAcquire() bool {
-	if !s.kind.TryAcquire() {
+	if s.kind != nil && !s.kind.TryAcquire(s.turn(false)) {
 		return false
 	}
-	if s.all.TryAcquire() {
+	if s.all.TryAcquire(callTurn{}) {
 		return true
 	}
-	s.kind.Release()
+	s.releaseKind()
 	return false
 }
 
@@ -77,26 +80,23 @@ func (s callSlot) TryAcquire() bool {
 // with few. A Backend call that ignores its context keeps its slots until it returns. The block log makes few calls,
 // and needs no slots for them.
 func (s callSlot) Acquire(ctx context.Context) error {
-	most := patience(s.r.timeout)
-	if s.kind == nil {
-		return s.take(ctx, s.all, most)
+	if s.TryAcquire() {
+		return nil
 	}
-	began := xsync.Clock(0)
-	if err := s.take(ctx, s.kind, most); err != nil {
-		return err
+	began, most := xsync.Clock(0), patience(s.r.timeout)
+	if s.kind != nil && !s.kind.Acquire(ctx, s.turn(false), most) {
+		return s.busy(ctx)
 	}
-	err := s.take(ctx, s.all, max(1, most-(xsync.Clock(0)-began)))
-	if err != nil {
-		s.kind.Release()
+	if !s.all.Acquire(ctx, s.turn(s.kind != nil), max(1, most-(xsync.Clock(0)-began))) {
+		s.releaseKind()
+		return s.busy(ctx)
 	}
-	return err
+	return nil
 }
 
-func (s callSlot) take(ctx context.Context, slots *callSlots, patience time.Duration) error {
-	switch {
-	case slots.TryAcquire(), slots.Acquire(ctx, callTurn{peerAt(s.remote), s.kind != nil}, patience):
-		return nil
-	case ctx.Err() != nil:
+// busy returns the error of a call that received no slot.
+func (s callSlot) busy(ctx context.Context) error {
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	s.r.limit(ctx, errBusy.Limit)
@@ -105,6 +105,14 @@ func (s callSlot) take(ctx context.Context, slots *callSlots, patience time.Dura
 
 // Release frees the slot.
 func (s callSlot) Release() {
-	s.all.Release()
-	s.kind.Release()
+	s.all.Release(callTurn{})
+	s.releaseKind()
 }
+
+func (s callSlot) releaseKind() {
+	if s.kind != nil {
+		s.kind.Release(s.turn(false))
+	}
+}
+
+func (s callSlot) turn(hasKind bool) callTurn { return callTurn{peerAt(s.remote), hasKind} }

@@ -13,7 +13,9 @@ import (
 // a free slot.
 type FairSemaphore[K comparable] struct {
 	mu      sync.Mutex
-	free    int                 // 0 while a caller waits
+	slots   int
+	free    int
+	held    map[K]int           // the slots that each key has, except for the first eighth; nil if a key may have all
 	turns   list.List           // of the *turn of each key with waiting callers; the next one comes first
 	waiting map[K]*list.Element // in turns
 }
@@ -24,34 +26,53 @@ type turn[K comparable] struct {
 	callers list.List // of chan struct{}, which is closed when the caller receives a slot
 }
 
-// NewFairSemaphore returns a FairSemaphore with a number of slots.
+// NewFairSemaphore returns a FairSemaphore with a number of slots. One key may have all of them, so its turns must be
+// short: other keys wait until one of them has ended.
 func NewFairSemaphore[K comparable](slots int) *FairSemaphore[K] {
-	return &FairSemaphore[K]{free: slots, waiting: make(map[K]*list.Element)}
+	return &FairSemaphore[K]{slots: slots, free: slots, waiting: make(map[K]*list.Element)}
 }
 
-// TryAcquire takes a slot if one is free, and reports whether it did.
-func (s *FairSemaphore[K]) TryAcquire() bool {
+// NewSharedSemaphore returns a FairSemaphore in which a key may have as many slots as are free, in addition to the
+// first eighth. So a key whose callers keep their slots for long leaves some to others. The zero key may have all.
+func NewSharedSemaphore[K comparable](slots int) *FairSemaphore[K] {
+	s := NewFairSemaphore[K](slots)
+	s.held = make(map[K]int)
+	return s
+}
+
+// TryAcquire takes a slot if the key may have one, and reports whether it did. The key does not matter if one key may
+// have all slots.
+func (s *FairSemaphore[K]) TryAcquire(key K) bool {
 	if s == nil {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.free == 0 {
+	return s.take(key)
+}
+
+// take takes a slot if the key may have one, and reports whether it did. While few slots are taken, it does not count
+// for which key: that would cost more.
+func (s *FairSemaphore[K]) take(key K) bool {
+	var none K
+	counts := s.held != nil && s.slots-s.free >= s.slots/8 && key != none
+	if s.free == 0 || counts && s.held[key] >= s.free {
 		return false
 	}
-	s.free--
+	if s.free--; counts {
+		s.held[key]++
+	}
 	return true
 }
 
-// Acquire takes a slot and returns true. If none is free, it waits until ctx is done or, if patience is positive, for
-// that time, and then returns false.
+// Acquire takes a slot and returns true. If the key may not have one, it waits until ctx is done or, if patience is
+// positive, for that time, and then returns false.
 func (s *FairSemaphore[K]) Acquire(ctx context.Context, key K, patience time.Duration) bool {
 	if s == nil {
 		return true
 	}
 	s.mu.Lock()
-	if s.free > 0 {
-		s.free--
+	if s.take(key) {
 		s.mu.Unlock()
 		return true
 	}
@@ -89,22 +110,31 @@ func (s *FairSemaphore[K]) Acquire(ctx context.Context, key K, patience time.Dur
 	return false
 }
 
-// Release frees a slot.
-func (s *FairSemaphore[K]) Release() {
+// Release frees a slot of a key. The key does not matter if one key may have all slots.
+func (s *FairSemaphore[K]) Release(key K) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.turns.Front()
-	if at == nil {
-		s.free++
-		return
+	s.free++
+	switch n := s.held[key]; n {
+	case 0: // one of the first eighth
+	case 1:
+		delete(s.held, key)
+	default:
+		s.held[key]--
 	}
-	t := at.Value.(*turn[K])
-	close(t.callers.Remove(t.callers.Front()).(chan struct{}))
-	s.turns.MoveToBack(at)
-	s.removeIfEmpty(t, at)
+	// A key that may not have a slot has one already, so at most as many keys are passed over as there are slots.
+	for at := s.turns.Front(); at != nil && s.free > 0; {
+		next := at.Next()
+		if t := at.Value.(*turn[K]); s.take(t.key) {
+			close(t.callers.Remove(t.callers.Front()).(chan struct{}))
+			s.turns.MoveToBack(at)
+			s.removeIfEmpty(t, at)
+		}
+		at = next
+	}
 }
 
 func (s *FairSemaphore[K]) removeIfEmpty(t *turn[K], at *list.Element) {

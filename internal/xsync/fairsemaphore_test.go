@@ -16,7 +16,7 @@ import (
 func TestFairSemaphorePassesSlotsInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewFairSemaphore[string](1)
-		if !s.TryAcquire() || s.TryAcquire() {
+		if !s.TryAcquire("a") || s.TryAcquire("b") {
 			t.Fatal("a FairSemaphore with one slot did not pass exactly one")
 		}
 		var order []string
@@ -28,7 +28,7 @@ func TestFairSemaphorePassesSlotsInTurns(t *testing.T) {
 					return
 				}
 				order = append(order, name)
-				s.Release()
+				s.Release(key)
 			})
 			synctest.Wait()
 		}
@@ -40,7 +40,7 @@ func TestFairSemaphorePassesSlotsInTurns(t *testing.T) {
 		wait("c", "c0", time.Minute)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		s.Release()
+		s.Release("a")
 		all.Wait()
 		if got, want := strings.Join(order, " "), "b0 failed a0 b1 c0 a1 a2"; got != want {
 			t.Errorf("order %s, want %s", got, want)
@@ -48,6 +48,80 @@ func TestFairSemaphorePassesSlotsInTurns(t *testing.T) {
 		if len(s.waiting) > 0 || s.turns.Len() > 0 || s.free != 1 {
 			t.Errorf("at the end, %d keys wait and %d slots are free", len(s.waiting), s.free)
 		}
+	})
+}
+
+func TestSharedSemaphoreLeavesSlotsToOtherKeys(t *testing.T) {
+	for slots, want := range map[int][]int{
+		1: {1, 0}, 2: {1, 1, 0}, 3: {2, 1, 0}, 4: {2, 1, 1, 0}, 24: {14, 5, 3, 1, 1, 0}, 64: {36, 14, 7, 4, 2, 1, 0},
+	} {
+		s := NewSharedSemaphore[string](slots)
+		var got []int
+		for key := 'a'; len(got) < len(want); key++ {
+			n := 0
+			for s.TryAcquire(string(key)) {
+				n++
+			}
+			got = append(got, n)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("of %d slots, the keys received %v, want %v", slots, got, want)
+		}
+		for i, n := range got {
+			for range n {
+				s.Release(string(rune('a' + i)))
+			}
+		}
+		if s.free != slots || len(s.held) > 0 {
+			t.Errorf("at the end, %d of %d slots are free, and %d keys have some", s.free, slots, len(s.held))
+		}
+	}
+}
+
+// A key with as many slots as are free waits until it releases one or more are free. Others overtake it.
+func TestSharedSemaphorePassesSlotsToKeysThatMayHaveThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSharedSemaphore[string](4)
+		received := make(chan string, 4)
+		wait := func(key string) {
+			go func() {
+				if s.Acquire(t.Context(), key, time.Minute) {
+					received <- key
+				}
+			}()
+			synctest.Wait()
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			for _, key := range want {
+				if got := <-received; got != key {
+					t.Errorf("%s received a slot, want %s", got, key)
+				}
+			}
+			if len(received) > 0 {
+				t.Errorf("%d further slots were passed", len(received))
+			}
+		}
+		for range 4 {
+			wait("a")
+		}
+		expect("a", "a")
+		wait("b")
+		expect("b")
+		s.Release("b") // a has as many as are free
+		expect()
+		s.Release("a")
+		expect("a")
+		wait("b")
+		expect("b")
+		wait("c")
+		expect("c") // the last one
+		s.Release("c")
+		s.Release("b")
+		expect()
+		s.Release("a")
+		expect("a")
 	})
 }
 
@@ -67,7 +141,7 @@ func TestFairSemaphoreNeverPassesMoreSlotsThanItHas(t *testing.T) {
 					}
 					time.Sleep(time.Duration(r.IntN(20)) * time.Microsecond)
 					held.Add(-1)
-					s.Release()
+					s.Release(i % 7)
 				}
 				cancel()
 			}
@@ -86,11 +160,11 @@ func TestFairSemaphoreNeverPassesMoreSlotsThanItHas(t *testing.T) {
 func TestFairSemaphoreLosesNoSlotIfTheContextEnds(t *testing.T) {
 	for range 200 {
 		s := NewFairSemaphore[int](1)
-		s.TryAcquire()
+		s.TryAcquire(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		received := make(chan bool)
 		go func() { received <- s.Acquire(ctx, 1, time.Minute) }()
-		actions := []func(){cancel, s.Release}
+		actions := []func(){cancel, func() { s.Release(1) }}
 		if rand.IntN(2) == 0 {
 			slices.Reverse(actions)
 		}
@@ -99,7 +173,7 @@ func TestFairSemaphoreLosesNoSlotIfTheContextEnds(t *testing.T) {
 			both.Go(action)
 		}
 		if both.Wait(); <-received {
-			s.Release()
+			s.Release(1)
 		}
 		if s.free != 1 {
 			t.Fatalf("%d slots are free at the end, want one", s.free)

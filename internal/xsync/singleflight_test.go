@@ -171,11 +171,14 @@ func (s testSlot) Acquire(ctx context.Context) error {
 	return nil
 }
 
+func (s testSlot) TryAcquire() bool { return s.FairSemaphore.TryAcquire(s.key) }
+func (s testSlot) Release()         { s.FairSemaphore.Release(s.key) }
+
 func TestFirstCallerWithASlotMakesTheCallForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group[string, string]
 		s := NewFairSemaphore[string](1)
-		s.TryAcquire()
+		s.TryAcquire("before")
 		calls := 0
 		results := make(chan string, 10)
 		do := func(ctx context.Context, client, key string) {
@@ -201,7 +204,7 @@ func TestFirstCallerWithASlotMakesTheCallForAll(t *testing.T) {
 		if got := <-results; got != context.Canceled.Error() {
 			t.Errorf("a caller that left while it waited for a slot received %q", got)
 		}
-		s.Release()
+		s.Release("before")
 		for i, want := range []string{"busy", "idle", "idle"} {
 			if got := <-results; got != want {
 				t.Errorf("caller %d received the result of %q, want that of %q", i, got, want)
