@@ -66,6 +66,8 @@ func balanceIsExact(t *trial) {
 	addr := account(0, "0")
 	t.setBalance(addr, big.NewInt(7))
 	t.expectBalance(addr, big.NewInt(7), "Balance must return the balance that was set last")
+	addr.ID[len(addr.ID)-1] ^= 1
+	t.expectNotFound(addr) // only the last bit differs
 }
 
 func callerOwnsBalance(t *trial) {

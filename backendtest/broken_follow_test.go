@@ -138,6 +138,15 @@ var brokenFollows = []brokenBackend{
 		"blocks must ascend",
 	},
 	{
+		"Follow ends without an error at the deadline of its context",
+		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
+			c.Follow(ctx, after)(func(b block, err error) bool {
+				return !errors.Is(err, context.DeadlineExceeded) && yield(b, err)
+			})
+		}),
+		"yielded no error before it returned",
+	},
+	{
 		"Follow starts after the newest block instead of its cursor",
 		changeFollow(func(c *memchain.Chain, ctx context.Context, after chaingql.Cursor, yield yieldFunc) {
 			if newest, _ := c.Blocks(ctx, query{Last: 1}); len(newest) > 0 {

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/big"
 	"slices"
@@ -125,6 +126,16 @@ var brokenValues = []brokenBackend{
 		func(c chaingql.Cursor) chaingql.Cursor {
 			return chaingql.Cursor(strings.TrimPrefix(string(c), longPrefix))
 		}), "a cursor must have at most 192 bytes"},
+	{"Balance compares 31 bytes of an unknown account", func(_ context.Context, c *memchain.Chain, h *Harness) {
+		h.Backend = override{Chain: c, balance: func(ctx context.Context, addr chaingql.Address) (*big.Int, error) {
+			nano, err := c.Balance(ctx, addr)
+			for i := 0; i < 256 && errors.Is(err, chaingql.ErrNotFound); i++ {
+				addr.ID[31] = byte(i)
+				nano, err = c.Balance(ctx, addr)
+			}
+			return nano, err
+		}}
+	}, "the error must be ErrNotFound"},
 	{"SetBalance loses concurrent changes", func(_ context.Context, c *memchain.Chain, h *Harness) {
 		var all atomic.Pointer[map[chaingql.Address]*big.Int]
 		all.Store(&map[chaingql.Address]*big.Int{})

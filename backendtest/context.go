@@ -231,6 +231,8 @@ func followEndsWithItsContext(t *trial) {
 		f.cancel()
 		f.endsBecause("its context is done", Prompt)
 	}
+	soon, cancel := context.WithTimeout(t.ctx, quietTime)
+	t.read(soon, cancel, t.stored[n-1].Cursor).endsBecause("the deadline of its context has passed", quietTime+Prompt)
 }
 
 // endsBecause checks that the Follow yields exactly one error within limit and then returns.
