@@ -139,7 +139,8 @@ func TestPagesDoNotDelaySingleBalances(t *testing.T) {
 
 func TestSubscriptionsThatCatchUpDoNotDelaySingleBalances(t *testing.T) {
 	s, opts := sharedServer(t), &postgres.Options{Schema: newSchema(), Timeout: 30 * time.Second}
-	b := open(t, s.dsn("postgres")+" pool_max_conns=4", opts)
+	name := fmt.Sprintf("resumes%d", schemas.Add(1))
+	b := open(t, s.dsn("postgres")+" pool_max_conns=4 application_name="+name, opts)
 	blocks := backendtest.Chain(500, 1)
 	if err := writer(t, b).Append(t.Context(), blocks...); err != nil {
 		t.Fatal(err)
@@ -155,6 +156,7 @@ func TestSubscriptionsThatCatchUpDoNotDelaySingleBalances(t *testing.T) {
 	if err := subscribe(blocks[400].Cursor); err != nil { // now Follow has begun
 		t.Fatal(err)
 	}
+	expectListeners(t, s, name, 1) // Follow reads next, and stall waits for all connections
 	var next atomic.Int32
 	release := stall(t, s, b, quote(opts.Schema)+".blocks", func() error {
 		return subscribe(blocks[next.Add(1)].Cursor)
