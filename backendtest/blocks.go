@@ -44,6 +44,7 @@ func (t *trial) extremes() []chaingql.Block {
 		at(128, 1, newest, newest-1, 4),
 		at(-129, math.MaxUint64, newest-1, newest-1, 5),
 		at(256, 1<<62, 1<<16, newest-1, 6),
+		at(257, wholeShard, 0, newest-1, 8),
 		at(32768, 3<<62, 1<<31+1, newest-1, 7),
 		at(0, 1<<31|1<<63, newest, newest-1, 255),
 		at(masterchain, wholeShard, newest, newest, 254),

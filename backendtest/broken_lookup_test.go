@@ -190,6 +190,13 @@ var brokenLookups = []brokenBackend{
 		func(c *memchain.Chain, ctx context.Context, w int32, shard uint64, n uint32) (block, error) {
 			return c.BlockBySeqNo(ctx, w, shard, n&(1<<31-1))
 		}), mustBeNotFound},
+	{"BlockBySeqNo never finds number 0", changeBySeqNo(
+		func(c *memchain.Chain, ctx context.Context, w int32, shard uint64, n uint32) (block, error) {
+			if n == 0 {
+				return block{}, errors.Join(chaingql.ErrBlockNotFound, ctx.Err())
+			}
+			return c.BlockBySeqNo(ctx, w, shard, n)
+		}), "number 0) failed: chaingql: block not found"},
 	{"BlockBySeqNo returns the next block if the number is unknown", changeBySeqNo(
 		func(c *memchain.Chain, ctx context.Context, w int32, shard uint64, n uint32) (block, error) {
 			for ; n < 10; n++ {
