@@ -46,6 +46,7 @@ type call struct {
 	window   blocklog.Window[Block] // from which the last page was read; empty if it is from the Backend
 	balances map[Address]balance    // the balances read so far, if the query has several accounts; otherwise nil
 	err      error                  // the error of reading the balances together
+	slot     callSlot               // of the Backend call in progress
 	calls    int                    // how often the query has waited for the Backend
 	waits    takenPlace             // while the query waits for the Backend
 	held     xsync.Reservation      // the response so far, while the query waits for the Backend

@@ -51,20 +51,25 @@ func newInFlight(limit, own int) inFlight {
 // A callSlot is the slot of one call of a peer. It consists of one of all and one of its kind; each may be nil.
 type callSlot struct {
 	r         *resolvers
-	remote    string // the network address of the peer
+	remote    string         // the network address of the peer
+	peer      netip.AddrPort // set by the first call of turn
 	all, kind *callSlots
 }
 
-// slot returns the slot for a Backend call of a query. It is also one of kind, unless that is nil.
-func (r *resolvers) slot(c *call, kind *callSlots) callSlot {
-	return callSlot{r, c.remoteAddr(), r.slots.all, kind}
+// slot returns the slot for a Backend call of a query, which makes one at a time. It is also one of kind, unless that
+// is nil.
+func (r *resolvers) slot(c *call, kind *callSlots) *callSlot {
+	c.slot = callSlot{r: r, remote: c.remoteAddr(), all: r.slots.all, kind: kind}
+	return &c.slot
 }
 
 // ownSlot returns the slot for a field of the host.
-func (r *resolvers) ownSlot(c *call) callSlot { return callSlot{r, c.remoteAddr(), nil, r.slots.own} }
+func (r *resolvers) ownSlot(c *call) *callSlot {
+	return &callSlot{r: r, remote: c.remoteAddr(), kind: r.slots.own}
+}
 
 // TryAcquire takes the slot if one is free, and reports whether it did.
-func (s callSlot) TryAcquire() bool {
+func (s *callSlot) TryAcquire() bool {
 	if s.kind != nil && !s.kind.TryAcquire(s.turn(false)) {
 		return false
 	}
@@ -79,7 +84,7 @@ func (s callSlot) TryAcquire() bool {
 // receive slots in the order in which they began to wait, so that a query with many calls does not overtake a query
 // with few. A Backend call that ignores its context keeps its slots until it returns. The block log makes few calls,
 // and needs no slots for them.
-func (s callSlot) Acquire(ctx context.Context) error {
+func (s *callSlot) Acquire(ctx context.Context) error {
 	if s.TryAcquire() {
 		return nil
 	}
@@ -95,7 +100,7 @@ func (s callSlot) Acquire(ctx context.Context) error {
 }
 
 // busy returns the error of a call that received no slot.
-func (s callSlot) busy(ctx context.Context) error {
+func (s *callSlot) busy(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -104,15 +109,20 @@ func (s callSlot) busy(ctx context.Context) error {
 }
 
 // Release frees the slot.
-func (s callSlot) Release() {
+func (s *callSlot) Release() {
 	s.all.Release(callTurn{})
 	s.releaseKind()
 }
 
-func (s callSlot) releaseKind() {
+func (s *callSlot) releaseKind() {
 	if s.kind != nil {
 		s.kind.Release(s.turn(false))
 	}
 }
 
-func (s callSlot) turn(hasKind bool) callTurn { return callTurn{peerAt(s.remote), hasKind} }
+func (s *callSlot) turn(hasKind bool) callTurn {
+	if !s.peer.IsValid() {
+		s.peer = peerAt(s.remote)
+	}
+	return callTurn{s.peer, hasKind}
+}
