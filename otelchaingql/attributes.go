@@ -61,7 +61,7 @@ func failureOf(out chaingql.Outcome) string {
 // that the client caused, and a subscription may have been ended by its client or by the host.
 func isServiceFault(out chaingql.Outcome) bool {
 	switch out.Code {
-	case "BAD_USER_INPUT", "CURSOR_TOO_OLD", "LIMIT_EXCEEDED":
+	case "BAD_USER_INPUT", "CURSOR_TOO_OLD", "EPOCH_CHANGED", "LIMIT_EXCEEDED", "LOOKUP_NOT_SUPPORTED":
 		return false
 	}
 	switch out.Reason {

@@ -102,6 +102,13 @@ func (b backend) Blocks(ctx context.Context, q chaingql.BlocksQuery) ([]chaingql
 	return b.Chain.Blocks(ctx, q)
 }
 
+func (b backend) BlockByHash(ctx context.Context, hash chaingql.Hash) (chaingql.Block, error) {
+	if err := b.note(ctx); err != nil {
+		return chaingql.Block{}, err
+	}
+	return b.Chain.BlockByHash(ctx, hash)
+}
+
 // asked returns the span and the baggage of the last Backend call.
 func (h *host) asked() (trace.SpanContext, string) {
 	h.mu.Lock()

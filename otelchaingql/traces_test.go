@@ -134,17 +134,27 @@ func TestClientTextInSpansIsTruncated(t *testing.T) {
 
 func TestSpanStatusIsErrorOnlyIfServiceFailed(t *testing.T) {
 	h := open(t, otelchaingql.Options{TrustRemoteParent: true}, nil)
+	fail := func(err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.fails = err
+	}
 	h.post(`{"query":"{blockchain{account(address:\"zzz\"){info{balance}}}}"}`)
-	h.mu.Lock()
-	h.fails = errors.New("s3cret")
-	h.mu.Unlock()
+	h.chain.Replace("e1")
+	h.post(`{"query":"{blockchain{blocks(first:1,after:\"01m~e0\"){edges{node{id}}}}}"}`)
+	fail(chaingql.ErrLookupNotSupported)
+	h.post(`{"query":"{blockchain{block(hash:\"` + strings.Repeat("ab", 32) + `\"){id}}}"}`)
+	fail(errors.New("s3cret"))
 	h.post(fmt.Sprintf(balance, ""))
 	h.post(page)
-	spans := h.ended(3)
+	spans := h.ended(5)
 	for i, want := range []struct {
 		errorType string
 		code      codes.Code
-	}{{"BAD_USER_INPUT", codes.Unset}, {"INTERNAL_SERVER_ERROR", codes.Error}, {"INTERNAL_SERVER_ERROR", codes.Error}} {
+	}{
+		{"BAD_USER_INPUT", codes.Unset}, {"EPOCH_CHANGED", codes.Unset}, {"LOOKUP_NOT_SUPPORTED", codes.Unset},
+		{"INTERNAL_SERVER_ERROR", codes.Error}, {"INTERNAL_SERVER_ERROR", codes.Error},
+	} {
 		equal(t, "error.type", attributesOf(spans[i])["error.type"], any(want.errorType))
 		equal(t, "status", spans[i].Status().Code, want.code)
 	}
