@@ -91,9 +91,6 @@ func (l *Log[B]) blockArrived() {
 // watchSilence starts the timer that checks the source: after a silence and, if the source is not live, soon and
 // repeatedly. It returns a function that stops the timer. restart ends the current attempt to follow the source.
 func (l *Log[B]) watchSilence(restart context.CancelCauseFunc) (stop func()) {
-	if l.opts.Silence < 0 {
-		return func() {}
-	}
 	l.eventMu.Lock()
 	defer l.eventMu.Unlock()
 	l.lastHeard = time.Now()

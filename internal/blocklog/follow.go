@@ -75,6 +75,9 @@ func (l *Log[B]) run() {
 		l.eventMu.Lock()
 		l.opts.Outage = 0
 		l.sourceLost(ErrClosed, time.Now())
+		if l.outageTimer != nil {
+			l.outageTimer.Stop() // otherwise it would keep the log in memory
+		}
 		l.eventMu.Unlock()
 		l.mu.Lock()
 		defer l.mu.Unlock()

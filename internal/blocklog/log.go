@@ -85,7 +85,8 @@ type Options[B any] struct {
 	// MaxBackoff is less than MinBackoff, MinBackoff is used. See also [Log.Retry].
 	MaxBackoff time.Duration
 
-	// Silence is the time without a new block after which the source counts as stalled.
+	// Silence is the time without a new block after which the source counts as stalled. A source that is not live is
+	// checked in any case.
 	Silence time.Duration
 
 	// DownSince is the time from which the source counts as failed. When the first block arrives, Recovered is called,
@@ -192,8 +193,11 @@ func New[B any](src Source[B], o Options[B]) *Log[B] {
 		o.KeptBytes = DefaultKeptBytes
 	}
 	o.MaxBackoff = max(o.MaxBackoff, o.MinBackoff)
-	if o.Silence == 0 {
+	switch {
+	case o.Silence == 0:
 		o.Silence = DefaultSilence
+	case o.Silence < 0:
+		o.Silence = 1 << 62 // 146 years
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -96,7 +96,7 @@ func (l *Log[B]) Window() Window[B] {
 	w := Window[B]{
 		Blocks:  v.blocks[:len(v.blocks):len(v.blocks)],
 		After:   v.base.cursor,
-		Live:    v.fresh && (l.opts.Silence < 0 || time.Since(v.arrived) < l.opts.Silence),
+		Live:    v.fresh && time.Since(v.arrived) < l.opts.Silence,
 		Reached: l.highestShown(v),
 		Arrived: v.arrived,
 		Gaps:    uint64(l.gaps.Load()),
