@@ -58,8 +58,8 @@ func (e RateLimitError) refusal() *httpError {
 type Authorizer interface {
 	// Authorize returns the context that the Handler passes to Backend.Balance: ctx, or a context derived from it with
 	// values of the host. If that context has a deadline, the credentials expire then: the Handler closes the sockets
-	// and event streams that use them, and their clients may reconnect.
-	// Do not cancel that context: operations that have begun may continue on a socket, and later ones fail.
+	// and event streams that use them, and their clients may reconnect. Do not cancel that context: operations that
+	// have begun may continue on a socket, and later ones fail.
 	//
 	// Authorize returns ErrUnauthorized to refuse the client, and [RateLimitError] to refuse it temporarily. Any other
 	// error is logged, and the client receives an internal error.

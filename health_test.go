@@ -204,7 +204,7 @@ func TestQuietChainStaysReady(t *testing.T) {
 	})
 }
 
-// Without a block, a check shows a second after a failure that the source answers.
+// Without a new block, the source would be live only after the next check, a second later.
 func TestNewBlockMakesAFailedSourceLiveAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreakable()

@@ -35,13 +35,13 @@ func TestClosedLogIsFreedDuringAnOutage(t *testing.T) {
 		c.fail(errDown)
 		l := New(c.source(), Options[int]{Outage: time.Hour, Logger: quiet})
 		l.Start()
-		for l.State().Err == nil {
+		for l.State().Err == nil { // State does not report changes
 			time.Sleep(time.Millisecond)
 		}
 		shut(t, l)
 		return weak.Make(l)
 	}()
-	for range 100 {
+	for range 100 { // goroutines that have ended may keep the Log for a moment
 		if runtime.GC(); freed.Value() == nil {
 			return
 		}
